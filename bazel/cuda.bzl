@@ -1,0 +1,41 @@
+"""A repository for the CUDA toolkit of this machine, empty where there is none."""
+
+_PRESENT = """load("@rules_cc//cc:defs.bzl", "cc_library")
+
+cc_library(
+    name = "headers",
+    hdrs = glob(["include/**"]),
+    defines = ["LAKEBED_HAVE_CUDA=1"],
+    includes = ["include"],
+    visibility = ["//visibility:public"],
+)
+"""
+
+_ABSENT = """load("@rules_cc//cc:defs.bzl", "cc_library")
+
+cc_library(
+    name = "headers",
+    visibility = ["//visibility:public"],
+)
+"""
+
+def _cuda_toolkit_impl(repository_ctx):
+    environment = repository_ctx.os.environ
+    home = environment.get("CUDA_HOME") or environment.get("CUDA_PATH") or "/usr/local/cuda"
+    include = repository_ctx.path(home + "/include")
+    found = repository_ctx.path(home + "/include/cuda.h").exists
+    if found:
+        repository_ctx.symlink(include, "include")
+    nvcc = repository_ctx.path(home + "/bin/nvcc")
+    repository_ctx.file("BUILD", _PRESENT if found else _ABSENT)
+    repository_ctx.file("defs.bzl", "CUDA_FOUND = {}\nNVCC = {}\n".format(
+        found,
+        repr(str(nvcc)) if nvcc.exists else "None",
+    ))
+
+cuda_toolkit = repository_rule(
+    implementation = _cuda_toolkit_impl,
+    environ = ["CUDA_HOME", "CUDA_PATH"],
+    local = True,
+    doc = "@cuda//:headers with LAKEBED_HAVE_CUDA=1, and CUDA_FOUND and NVCC in @cuda//:defs.bzl.",
+)

@@ -1,0 +1,69 @@
+"""Check suites: one test target a file."""
+
+load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
+
+# What the tests of a folder may include. Layers a test does not name cannot break it.
+_LAYERS = {
+    "vmm": ["//vmm"],
+    "pools": ["//pools", "//vmm"],
+    "policies": ["//harness", "//policies", "//pools", "//vmm", "//workloads"],
+    "workloads": ["//workloads"],
+    "harness": ["//harness", "//policies", "//pools", "//vmm", "//vmm:cuda", "//workloads"],
+    "tests": [],
+}
+
+def check_test(name, srcs, deps = [], data = [], **kwargs):
+    """A Check binary that uses tests/test_main.h.
+
+    It runs in the repository's root, so that paths such as tests/golden/FILE are those of the tree.
+
+    Args:
+      name: the test's name.
+      srcs: its sources.
+      deps: libraries that it includes.
+      data: files and programs that it opens.
+      **kwargs: further attributes of cc_test.
+    """
+    cc_test(
+        name = name,
+        srcs = srcs,
+        data = data,
+        linkstatic = True,
+        deps = deps + [
+            ":test_main",
+            "//third_party:check",
+        ],
+        **kwargs
+    )
+
+def check_tests():
+    """One check_test for every LAYER_SUBJECT_test.c, with the libraries of its layer.
+
+    LAYER_*.c and LAYER_*.h that are no tests are shared by all tests of that layer.
+    """
+    for layer, deps in _LAYERS.items():
+        tests = native.glob([layer + "_*_test.c"], allow_empty = True)
+        support = native.glob([layer + "_*.c"], exclude = tests, allow_empty = True)
+        support_headers = native.glob([layer + "_*.h"], allow_empty = True)
+        cc_library(
+            name = layer + "_support",
+            testonly = True,
+            srcs = support,
+            hdrs = support_headers,
+            deps = deps + [
+                ":test_main",
+                "//third_party:check",
+            ],
+        )
+        data = [
+            ":data",
+            "//vmm:profiles",
+            "//workloads:bundled",
+        ]
+        for source in tests:
+            check_test(
+                name = source[:-len(".c")],
+                srcs = [source],
+                data = data,
+                deps = deps + [":" + layer + "_support"],
+            )
