@@ -1,0 +1,220 @@
+/* Live allocations by address: an open-addressing table, so that a free costs one probe or two. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "pools/heap_internal.h"
+
+static uint64_t home(const pool_allocation_map *map, vmm_address address) {
+  return (address * UINT64_C(0x9E3779B97F4A7C15) >> 20) & (map->capacity - 1);
+}
+
+pool_allocation *heap_lookup(const pool_heap *heap, vmm_address address) {
+  const pool_allocation_map *map = &heap->allocations;
+  if (map->count == 0 || address == 0) return NULL;
+  for (uint64_t i = home(map, address);; i = (i + 1) & (map->capacity - 1)) {
+    if (map->entries[i].address == address) return &map->entries[i];
+    if (map->entries[i].address == 0) return NULL;
+  }
+}
+
+static void place(pool_allocation_map *map, const pool_allocation *allocation) {
+  uint64_t i = home(map, allocation->address);
+  while (map->entries[i].address != 0) i = (i + 1) & (map->capacity - 1);
+  map->entries[i] = *allocation;
+}
+
+static vmm_status grow(pool_allocation_map *map) {
+  if (map->capacity > 0 && map->count * 2 < map->capacity) return VMM_SUCCESS;
+  pool_allocation_map larger = {.capacity = map->capacity ? map->capacity * 2 : 1024, .count = map->count};
+  larger.entries = calloc(larger.capacity, sizeof *larger.entries);
+  if (!larger.entries) return VMM_OUT_OF_MEMORY;
+  for (uint64_t i = 0; i < map->capacity; i++) {
+    if (map->entries[i].address != 0) place(&larger, &map->entries[i]);
+  }
+  free(map->entries);
+  *map = larger;
+  return VMM_SUCCESS;
+}
+
+/* Closes the gap that a removed entry leaves in its probe run. */
+static void remove_entry(pool_allocation_map *map, pool_allocation *entry) {
+  uint64_t mask = map->capacity - 1;
+  uint64_t gap = (uint64_t)(entry - map->entries);
+  for (uint64_t i = (gap + 1) & mask; map->entries[i].address != 0; i = (i + 1) & mask) {
+    if (((i - home(map, map->entries[i].address)) & mask) >= ((i - gap) & mask)) {
+      map->entries[gap] = map->entries[i];
+      gap = i;
+    }
+  }
+  map->entries[gap].address = 0;
+  map->count--;
+}
+
+vmm_status pool_heap_hand_out(pool_heap *heap, vmm_address address, uint64_t size, uint64_t requested,
+                              vmm_stream stream, void *owner) {
+  if (address == 0 || heap_lookup(heap, address)) return VMM_INVALID_VALUE;
+  if (grow(&heap->allocations) != VMM_SUCCESS) return VMM_OUT_OF_MEMORY;
+  pool_allocation allocation = {
+      .address = address, .size = size, .requested = requested, .owner = owner, .stream = stream};
+  place(&heap->allocations, &allocation);
+  heap->allocations.count++;
+  pool_statistics *statistics = &heap->statistics;
+  pool_statistic_add(&statistics->allocations, 1);
+  pool_statistic_add(&statistics->allocated_bytes, size);
+  pool_statistic_add(&statistics->active_bytes, size);
+  pool_statistic_add(&statistics->requested_bytes, requested);
+  return VMM_SUCCESS;
+}
+
+pool_allocation *pool_heap_find(pool_heap *heap, vmm_address address) {
+  pool_allocation *allocation = heap_lookup(heap, address);
+  return allocation && allocation->pending_events == 0 ? allocation : NULL;
+}
+
+/* The caller's side of a free. */
+static void count_freed(pool_heap *heap, const pool_allocation *allocation) {
+  pool_statistic_take(&heap->statistics.allocations, 1);
+  pool_statistic_take(&heap->statistics.allocated_bytes, allocation->size);
+}
+
+/* The memory is free for reuse. */
+static void forget(pool_heap *heap, pool_allocation *allocation, pool_allocation *taken) {
+  pool_statistic_take(&heap->statistics.active_bytes, allocation->size);
+  pool_statistic_take(&heap->statistics.requested_bytes, allocation->requested);
+  *taken = *allocation;
+  remove_entry(&heap->allocations, allocation);
+}
+
+/* ---- frees that wait for other streams ---- */
+
+vmm_status pool_heap_record_stream(pool_heap *heap, vmm_address address, vmm_stream stream) {
+  pool_allocation *allocation = pool_heap_find(heap, address);
+  if (!allocation) return VMM_INVALID_VALUE;
+  if (allocation->stream == stream) return VMM_SUCCESS;
+  for (pool_stream_use *use = allocation->used_elsewhere ? heap->stream_uses : NULL; use; use = use->next) {
+    if (use->address == address && use->stream == stream) return VMM_SUCCESS;
+  }
+  pool_stream_use *use = malloc(sizeof *use);
+  if (!use) return VMM_OUT_OF_MEMORY;
+  *use = (pool_stream_use){address, stream, heap->stream_uses};
+  heap->stream_uses = use;
+  allocation->used_elsewhere = true;
+  return VMM_SUCCESS;
+}
+
+/* Room for one more entry in the queue of a stream. */
+static vmm_status pending_reserve(pool_heap *heap, vmm_stream stream) {
+  if (stream >= heap->pending_streams) {
+    uint32_t streams = stream + 8;
+    pool_pending *larger = realloc(heap->pending, streams * sizeof *larger);
+    if (!larger) return VMM_OUT_OF_MEMORY;
+    memset(larger + heap->pending_streams, 0, (streams - heap->pending_streams) * sizeof *larger);
+    heap->pending = larger;
+    heap->pending_streams = streams;
+  }
+  pool_pending *queue = &heap->pending[stream];
+  if (queue->count < queue->capacity) return VMM_SUCCESS;
+  uint64_t capacity = queue->capacity ? queue->capacity * 2 : 16;
+  pool_pending_entry *entries = malloc(capacity * sizeof *entries);
+  if (!entries) return VMM_OUT_OF_MEMORY;
+  for (uint64_t i = 0; i < queue->count; i++) {
+    entries[i] = queue->entries[(queue->begin + i) & (queue->capacity - 1)];
+  }
+  free(queue->entries);
+  *queue = (pool_pending){entries, capacity, 0, queue->count};
+  return VMM_SUCCESS;
+}
+
+/* Records one event for each stream that uses the allocation; all or none. */
+static vmm_status defer(pool_heap *heap, pool_allocation *allocation) {
+  for (pool_stream_use *use = heap->stream_uses; use; use = use->next) {
+    if (use->address != allocation->address) continue;
+    vmm_event event = 0;
+    vmm_status status = pending_reserve(heap, use->stream);
+    if (status == VMM_SUCCESS) status = vmm_event_record(heap->driver, use->stream, &event);
+    if (status != VMM_SUCCESS) {
+      /* The entries just queued are the newest of their streams: take them back. */
+      for (pool_stream_use *done = heap->stream_uses; done != use; done = done->next) {
+        if (done->address != allocation->address) continue;
+        pool_pending *queue = &heap->pending[done->stream];
+        queue->count--;
+        vmm_event_discard(heap->driver, queue->entries[(queue->begin + queue->count) & (queue->capacity - 1)].event);
+      }
+      allocation->pending_events = 0;
+      return status;
+    }
+    pool_pending *queue = &heap->pending[use->stream];
+    queue->entries[(queue->begin + queue->count) & (queue->capacity - 1)] =
+        (pool_pending_entry){event, allocation->address};
+    queue->count++;
+    allocation->pending_events++;
+  }
+  for (pool_stream_use **link = &heap->stream_uses; *link;) {
+    pool_stream_use *use = *link;
+    if (use->address != allocation->address) {
+      link = &use->next;
+      continue;
+    }
+    *link = use->next;
+    free(use);
+  }
+  heap->pending_count++;
+  return VMM_SUCCESS;
+}
+
+bool pool_heap_take_back(pool_heap *heap, pool_allocation *allocation, pool_allocation *taken, vmm_status *status) {
+  *status = VMM_SUCCESS;
+  if (allocation->used_elsewhere) {
+    *status = defer(heap, allocation);
+    if (*status == VMM_SUCCESS) count_freed(heap, allocation);
+    return false;
+  }
+  count_freed(heap, allocation);
+  forget(heap, allocation, taken);
+  return true;
+}
+
+bool pool_heap_next_complete(pool_heap *heap, bool wait, pool_allocation *taken) {
+  if (heap->pending_count == 0) return false;
+  for (uint32_t stream = 0; stream < heap->pending_streams; stream++) {
+    pool_pending *queue = &heap->pending[stream];
+    while (queue->count > 0) {
+      pool_pending_entry *entry = &queue->entries[queue->begin];
+      vmm_status status = vmm_event_query(heap->driver, entry->event);
+      if (status == VMM_NOT_READY && wait) {
+        heap->statistics.host_waits++;
+        status = vmm_event_wait(heap->driver, entry->event);
+      }
+      /* Not reached, or the device cannot tell: the memory stays out of use. */
+      if (status != VMM_SUCCESS) break;
+      vmm_event_discard(heap->driver, entry->event);
+      pool_allocation *allocation = heap_lookup(heap, entry->address);
+      queue->begin = (queue->begin + 1) & (queue->capacity - 1);
+      queue->count--;
+      if (--allocation->pending_events > 0) continue;
+      heap->pending_count--;
+      forget(heap, allocation, taken);
+      return true;
+    }
+  }
+  return false;
+}
+
+void heap_forget_pending(pool_heap *heap) {
+  for (uint32_t stream = 0; stream < heap->pending_streams; stream++) {
+    pool_pending *queue = &heap->pending[stream];
+    for (uint64_t i = 0; i < queue->count; i++) {
+      vmm_event_discard(heap->driver, queue->entries[(queue->begin + i) & (queue->capacity - 1)].event);
+    }
+    free(queue->entries);
+  }
+  free(heap->pending);
+  heap->pending = NULL;
+  heap->pending_streams = 0;
+  heap->pending_count = 0;
+  for (pool_stream_use *use = heap->stream_uses, *next; use; use = next) {
+    next = use->next;
+    free(use);
+  }
+  heap->stream_uses = NULL;
+}

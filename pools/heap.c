@@ -1,0 +1,270 @@
+#include "pools/heap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "pools/heap_internal.h"
+
+#define LIST_PUSH(head, item)                    \
+  do {                                           \
+    (item)->previous = NULL;                     \
+    (item)->next = (head);                       \
+    if (head) (head)->previous = (item);         \
+    (head) = (item);                             \
+  } while (0)
+
+#define LIST_REMOVE(head, item)                                   \
+  do {                                                            \
+    if ((item)->previous) (item)->previous->next = (item)->next;  \
+    else (head) = (item)->next;                                   \
+    if ((item)->next) (item)->next->previous = (item)->previous;  \
+  } while (0)
+
+vmm_status pool_heap_init(pool_heap *heap, vmm_driver *driver, bool uses_chunks, uint64_t limit) {
+  memset(heap, 0, sizeof *heap);
+  heap->driver = driver;
+  heap->limit = limit;
+  if (uses_chunks) {
+    vmm_status status = vmm_granularity(driver, &heap->granularity);
+    if (status != VMM_SUCCESS) return status;
+  }
+  static const char *const names[POOL_OPERATION_FIRST_OWN] = {"alloc", "free", "record_stream", "trim", "grow"};
+  for (unsigned i = 0; i < POOL_OPERATION_FIRST_OWN; i++) heap->operations[i].name = names[i];
+  heap->operation_count = POOL_OPERATION_FIRST_OWN;
+  return VMM_SUCCESS;
+}
+
+static void keep_first(vmm_status *first, vmm_status status) {
+  if (*first == VMM_SUCCESS) *first = status;
+}
+
+/* Unmaps whatever is mapped, run by run. */
+static vmm_status range_unmap_all(pool_heap *heap, pool_range *range) {
+  vmm_status first = VMM_SUCCESS;
+  uint64_t units = range->size / range->unit;
+  for (uint64_t i = 0; i < units && range->mapped > 0;) {
+    if (!range->slots[i].chunk) {
+      i++;
+      continue;
+    }
+    uint64_t end = i;
+    while (end < units && range->slots[end].chunk) end++;
+    keep_first(&first, pool_range_unmap(heap, range, i * range->unit, (end - i) * range->unit));
+    i = end;
+  }
+  return first;
+}
+
+vmm_status pool_heap_fini(pool_heap *heap) {
+  vmm_status first = VMM_SUCCESS;
+  /* Memory goes back while kernels may still use it unless the host has waited: unmap does not wait. */
+  if (heap->ranges || heap->pending_count > 0) keep_first(&first, vmm_synchronize(heap->driver));
+  heap_forget_pending(heap);
+  for (pool_range *range = heap->ranges, *next; range; range = next) {
+    next = range->next;
+    keep_first(&first, range_unmap_all(heap, range));
+    keep_first(&first, pool_range_free(heap, range));
+  }
+  for (pool_chunk *chunk = heap->chunks, *next; chunk; chunk = next) {
+    next = chunk->next;
+    keep_first(&first, pool_chunk_release(heap, chunk));
+  }
+  for (pool_segment *segment = heap->segments, *next; segment; segment = next) {
+    next = segment->next;
+    keep_first(&first, pool_segment_free(heap, segment));
+  }
+  free(heap->allocations.entries);
+  heap->allocations = (pool_allocation_map){0};
+  return first;
+}
+
+vmm_status pool_segment_allocate(pool_heap *heap, uint64_t size, pool_segment **segment) {
+  if (!pool_heap_within_limit(heap, size)) return VMM_OUT_OF_MEMORY;
+  pool_segment *made = malloc(sizeof *made);
+  if (!made) return VMM_OUT_OF_MEMORY;
+  made->size = size;
+  vmm_status status = vmm_malloc(heap->driver, size, &made->address);
+  if (status != VMM_SUCCESS) {
+    free(made);
+    return status;
+  }
+  LIST_PUSH(heap->segments, made);
+  pool_statistic_add(&heap->statistics.reserved_bytes, size);
+  pool_statistic_add(&heap->statistics.segments, 1);
+  heap->statistics.driver_allocations++;
+  *segment = made;
+  return VMM_SUCCESS;
+}
+
+vmm_status pool_segment_free(pool_heap *heap, pool_segment *segment) {
+  vmm_status status = vmm_free(heap->driver, segment->address);
+  if (status != VMM_SUCCESS) return status;
+  pool_statistic_take(&heap->statistics.reserved_bytes, segment->size);
+  pool_statistic_take(&heap->statistics.segments, 1);
+  heap->statistics.driver_frees++;
+  LIST_REMOVE(heap->segments, segment);
+  free(segment);
+  return VMM_SUCCESS;
+}
+
+vmm_status pool_chunk_create(pool_heap *heap, uint64_t size, void *owner, pool_chunk **chunk) {
+  if (!heap->limit_is_policys && !pool_heap_within_limit(heap, size)) return VMM_OUT_OF_MEMORY;
+  pool_chunk *made = malloc(sizeof *made);
+  if (!made) return VMM_OUT_OF_MEMORY;
+  vmm_status status = vmm_create(heap->driver, size, &made->handle);
+  if (status != VMM_SUCCESS) {
+    free(made);
+    return status;
+  }
+  made->size = size;
+  made->mappings = 0;
+  made->claimed = 0;
+  made->owner = owner;
+  LIST_PUSH(heap->chunks, made);
+  heap->chunk_count++;
+  pool_statistic_add(&heap->statistics.reserved_bytes, size);
+  *chunk = made;
+  return VMM_SUCCESS;
+}
+
+vmm_status pool_chunks_create(pool_heap *heap, uint64_t size, uint64_t count, void *owner, pool_chunk **chunks) {
+  if (!heap->limit_is_policys && (size > UINT64_MAX / count || !pool_heap_within_limit(heap, size * count))) {
+    return VMM_OUT_OF_MEMORY;
+  }
+  pool_statistic reserved_before = heap->statistics.reserved_bytes;
+  for (uint64_t i = 0; i < count; i++) {
+    vmm_status status = pool_chunk_create(heap, size, owner, &chunks[i]);
+    if (status == VMM_SUCCESS) continue;
+    bool all_returned = true;
+    while (i > 0) all_returned &= pool_chunk_release(heap, chunks[--i]) == VMM_SUCCESS;
+    /* A batch that failed never was: it must not show in the peak. */
+    if (all_returned) heap->statistics.reserved_bytes = reserved_before;
+    return status;
+  }
+  heap->statistics.driver_allocations++;
+  return VMM_SUCCESS;
+}
+
+vmm_status pool_chunk_release(pool_heap *heap, pool_chunk *chunk) {
+  if (chunk->mappings != 0) return VMM_INVALID_VALUE;
+  vmm_status status = vmm_release(heap->driver, chunk->handle);
+  if (status != VMM_SUCCESS) return status;
+  pool_statistic_take(&heap->statistics.reserved_bytes, chunk->size);
+  heap->chunk_count--;
+  LIST_REMOVE(heap->chunks, chunk);
+  free(chunk);
+  return VMM_SUCCESS;
+}
+
+vmm_status pool_range_reserve(pool_heap *heap, uint64_t size, uint64_t unit, pool_range **range) {
+  if (size == 0 || unit == 0 || size % unit != 0) return VMM_INVALID_VALUE;
+  pool_range *made = malloc(sizeof *made);
+  pool_slot *slots = calloc(size / unit, sizeof *slots);
+  vmm_status status = made && slots ? vmm_address_reserve(heap->driver, size, heap->granularity, &made->address)
+                                    : VMM_OUT_OF_MEMORY;
+  if (status != VMM_SUCCESS) {
+    free(made);
+    free(slots);
+    return status;
+  }
+  made->size = size;
+  made->unit = unit;
+  made->mapped = 0;
+  made->slots = slots;
+  LIST_PUSH(heap->ranges, made);
+  heap->range_count++;
+  heap->reserved_address_bytes += size;
+  *range = made;
+  return VMM_SUCCESS;
+}
+
+vmm_status pool_range_free(pool_heap *heap, pool_range *range) {
+  if (range->mapped != 0) return VMM_INVALID_VALUE;
+  vmm_status status = vmm_address_free(heap->driver, range->address, range->size);
+  if (status != VMM_SUCCESS) return status;
+  heap->range_count--;
+  heap->reserved_address_bytes -= range->size;
+  LIST_REMOVE(heap->ranges, range);
+  free(range->slots);
+  free(range);
+  return VMM_SUCCESS;
+}
+
+static void slots_set(pool_range *range, uint64_t offset, pool_chunk *chunk) {
+  pool_slot *slot = &range->slots[offset / range->unit];
+  uint64_t units = chunk->size / range->unit;
+  for (uint64_t i = 0; i < units; i++) slot[i] = (pool_slot){chunk, i};
+  chunk->mappings++;
+  range->mapped += chunk->size;
+}
+
+static bool slots_free(const pool_range *range, uint64_t offset, uint64_t size) {
+  for (uint64_t i = offset / range->unit; i < (offset + size) / range->unit; i++) {
+    if (range->slots[i].chunk) return false;
+  }
+  return true;
+}
+
+vmm_status pool_range_map(pool_heap *heap, pool_range *range, uint64_t offset, pool_chunk *const *chunks,
+                          uint64_t count) {
+  uint64_t size = 0;
+  for (uint64_t i = 0; i < count; i++) {
+    if (chunks[i]->size % range->unit != 0) return VMM_INVALID_VALUE;
+    size += chunks[i]->size;
+  }
+  if (count == 0 || offset % range->unit != 0 || offset > range->size || size > range->size - offset ||
+      !slots_free(range, offset, size)) {
+    return VMM_INVALID_VALUE;
+  }
+  uint64_t done = 0;
+  vmm_status status = VMM_SUCCESS;
+  for (uint64_t i = 0; i < count && status == VMM_SUCCESS; i++) {
+    status = vmm_map(heap->driver, range->address + offset + done, chunks[i]->size, 0, chunks[i]->handle);
+    if (status == VMM_SUCCESS) done += chunks[i]->size;
+  }
+  if (status == VMM_SUCCESS) status = vmm_set_access(heap->driver, range->address + offset, size);
+  if (status == VMM_SUCCESS) {
+    for (uint64_t i = 0; i < count; i++) {
+      slots_set(range, offset, chunks[i]);
+      offset += chunks[i]->size;
+    }
+    return VMM_SUCCESS;
+  }
+  if (done > 0 && vmm_unmap(heap->driver, range->address + offset, done) != VMM_SUCCESS) {
+    /* What could not be undone is recorded as it is, so that the end of the heap tries again. */
+    for (uint64_t i = 0; done > 0; i++) {
+      slots_set(range, offset, chunks[i]);
+      offset += chunks[i]->size;
+      done -= chunks[i]->size;
+    }
+  }
+  return status;
+}
+
+vmm_status pool_range_unmap(pool_heap *heap, pool_range *range, uint64_t offset, uint64_t size) {
+  if (size == 0 || offset % range->unit != 0 || size % range->unit != 0 || offset > range->size ||
+      size > range->size - offset) {
+    return VMM_INVALID_VALUE;
+  }
+  pool_slot *first = &range->slots[offset / range->unit];
+  uint64_t units = size / range->unit;
+  for (uint64_t i = 0; i < units;) {
+    pool_chunk *chunk = first[i].chunk;
+    if (!chunk || first[i].offset != 0 || chunk->size / range->unit > units - i) return VMM_INVALID_VALUE;
+    i += chunk->size / range->unit;
+  }
+  vmm_status status = vmm_unmap(heap->driver, range->address + offset, size);
+  if (status != VMM_SUCCESS) return status;
+  for (uint64_t i = 0; i < units; i++) {
+    if (first[i].offset == 0) first[i].chunk->mappings--;
+  }
+  memset(first, 0, units * sizeof *first);
+  range->mapped -= size;
+  return VMM_SUCCESS;
+}
+
+unsigned pool_operation_define(pool_heap *heap, const char *name) {
+  unsigned number = heap->operation_count++;
+  heap->operations[number].name = name;
+  return number;
+}
