@@ -15,5 +15,5 @@ def embed_text(name, srcs, out, header, symbol):
         srcs = srcs,
         outs = [out],
         cmd = "$(location //bazel:embed.sh) {} {} $(SRCS) > $@".format(header, symbol),
-        exec_tools = ["//bazel:embed.sh"],
+        tools = ["//bazel:embed.sh"],
     )

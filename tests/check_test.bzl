@@ -1,21 +1,12 @@
 """Check suites: one test target a file."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
-
-# What the tests of a folder may include. Layers a test does not name cannot break it.
-_LAYERS = {
-    "vmm": ["//vmm"],
-    "pools": ["//pools", "//vmm"],
-    "policies": ["//harness", "//policies", "//pools", "//vmm", "//workloads"],
-    "workloads": ["//workloads"],
-    "harness": ["//harness", "//policies", "//pools", "//vmm", "//vmm:cuda", "//workloads"],
-    "tests": [],
-}
+load("//bazel:layers.bzl", "LAYERS")
 
 def check_test(name, srcs, deps = [], data = [], **kwargs):
     """A Check binary that uses tests/test_main.h.
 
-    It runs in the repository's root, so that paths such as tests/golden/FILE are those of the tree.
+    It runs in a folder laid out like the repository, so that a path such as tests/golden/FILE is that of the tree.
 
     Args:
       name: the test's name.
@@ -30,7 +21,7 @@ def check_test(name, srcs, deps = [], data = [], **kwargs):
         data = data,
         linkstatic = True,
         deps = deps + [
-            ":test_main",
+            "//tests:test_main",
             "//third_party:check",
         ],
         **kwargs
@@ -41,15 +32,13 @@ def check_tests():
 
     LAYER_*.c and LAYER_*.h that are no tests are shared by all tests of that layer.
     """
-    for layer, deps in _LAYERS.items():
+    for layer, deps in LAYERS.items():
         tests = native.glob([layer + "_*_test.c"], allow_empty = True)
-        support = native.glob([layer + "_*.c"], exclude = tests, allow_empty = True)
-        support_headers = native.glob([layer + "_*.h"], allow_empty = True)
         cc_library(
             name = layer + "_support",
             testonly = True,
-            srcs = support,
-            hdrs = support_headers,
+            srcs = native.glob([layer + "_*.c"], exclude = tests, allow_empty = True),
+            hdrs = native.glob([layer + "_*.h"], allow_empty = True),
             deps = deps + [
                 ":test_main",
                 "//third_party:check",
@@ -60,6 +49,8 @@ def check_tests():
             "//vmm:profiles",
             "//workloads:bundled",
         ]
+        if layer == "harness":
+            data = data + ["//harness:program"]
         for source in tests:
             check_test(
                 name = source[:-len(".c")],

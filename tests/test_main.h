@@ -18,18 +18,18 @@
 int test_main(Suite *(*const *suite_functions)(void));
 
 /* Defines main for up to many suite functions. */
-#define TEST_MAIN(...)                                                \
-  int main(void) {                                                    \
-    Suite *(*const suite_functions[])(void) = {__VA_ARGS__, 0};       \
-    return test_main(suite_functions);                                \
+#define TEST_MAIN(...)                                          \
+  int main(void) {                                              \
+    Suite *(*const suite_functions[])(void) = {__VA_ARGS__, 0}; \
+    return test_main(suite_functions);                          \
   }
 
 /* Ends the test whose body this stands in. It counts as skipped, not as passed.
  * reason: a string that says what is missing. */
-#define test_skip(reason)                       \
-  do {                                          \
+#define test_skip(reason)                           \
+  do {                                              \
     test_skip_record(__func__, __LINE__, (reason)); \
-    return;                                     \
+    return;                                         \
   } while (0)
 
 /* Notes a skip for the parent process. Called by test_skip. */
