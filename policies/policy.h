@@ -92,6 +92,9 @@ typedef struct policy_class {
   vmm_status (*trim)(policy *self);
   /* Policy-specific counters: writes at most capacity, returns how many there are. */
   size_t (*counters)(const policy *self, policy_counter *counters, size_t capacity);
+  /* The largest run of bytes the policy could hand out without asking the driver, on any
+   * stream; for out-of-memory reports. O(streams * log n) or better. */
+  uint64_t (*largest_free)(const policy *self);
   /* The policy's own invariants, after pool_heap_check has passed. Returns false and says
    * what is broken. O(all blocks). */
   bool (*check)(const policy *self, char *message, size_t message_size);
@@ -107,13 +110,16 @@ struct policy {
 const policy_class *const *policy_list(void);
 /* NULL when there is none of this name. */
 const policy_class *policy_find(const char *name);
-/* The registered name most like a misspelt one (edit distance at most 3, or a common prefix); NULL if none is near. */
-const char *policy_nearest(const char *name);
+/* The one of words (NULL-terminated) most like a misspelt one: the fewest edits, at most a
+ * third of its length and one more; NULL if none is near. O(words * length^2). */
+const char *policy_nearest_word(const char *misspelt, const char *const *words);
+
+enum { POLICY_OPTIONS_LIMIT = 32 };
 
 /* A parsed spec. */
 typedef struct policy_spec {
   const policy_class *class;
-  policy_value values[32];
+  policy_value values[POLICY_OPTIONS_LIMIT];
   char text[256]; /* as given */
 } policy_spec;
 
@@ -137,7 +143,9 @@ vmm_status policy_free(policy *self, vmm_address address);
 /* Nothing to do where the policy has no such hook. */
 vmm_status policy_record_stream(policy *self, vmm_address address, vmm_stream stream);
 vmm_status policy_trim(policy *self);
+/* 0 where the policy has no such hook. */
 size_t policy_counters(const policy *self, policy_counter *counters, size_t capacity);
+uint64_t policy_largest_free(const policy *self);
 /* pool_heap_check, then the policy's own check. */
 bool policy_check(const policy *self, char *message, size_t message_size);
 

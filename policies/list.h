@@ -1,0 +1,8 @@
+/* The registered policies: XX(name). One line adds one; policies/<name>.c defines
+ * const policy_class <name>_policy. */
+#define POLICY_LIST(XX) \
+  XX(native)            \
+  XX(bfc)               \
+  XX(rawvmm)            \
+  XX(gmlake)            \
+  XX(null)
