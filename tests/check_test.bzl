@@ -39,6 +39,7 @@ def check_tests():
             testonly = True,
             srcs = native.glob([layer + "_*.c"], exclude = tests, allow_empty = True),
             hdrs = native.glob([layer + "_*.h"], allow_empty = True),
+            linkstatic = True,
             deps = deps + [
                 ":test_main",
                 "//third_party:check",
@@ -50,7 +51,7 @@ def check_tests():
             "//workloads:bundled",
         ]
         if layer == "harness":
-            data = data + ["//harness:program"]
+            data = data + ["//harness:lakebed"]
         for source in tests:
             check_test(
                 name = source[:-len(".c")],
