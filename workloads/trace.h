@@ -62,7 +62,8 @@ typedef struct trace_summary {
   uint64_t live_at_end;
   uint64_t live_bytes;     /* requested bytes live now */
   uint64_t live_peak_bytes;
-  uint64_t rounded_live_peak_bytes; /* each request rounded up to 512 bytes: the project's measure of live */
+  uint64_t rounded_live_bytes;      /* as live_bytes, each request rounded up to 512 bytes: the project's measure of live */
+  uint64_t rounded_live_peak_bytes;
   uint64_t largest_bytes;
   uint32_t streams;
   uint32_t devices;        /* device_traces lists in a snapshot, else 1 */

@@ -1,0 +1,34 @@
+/* A trace being read: what trace.c and the readers of the formats share. Internal to workloads. */
+#ifndef LAKEBED_WORKLOADS_READER_H
+#define LAKEBED_WORKLOADS_READER_H
+
+#include "workloads/input.h"
+#include "workloads/ledger.h"
+#include "workloads/trace.h"
+
+typedef struct trace_format {
+  const char *name;
+  /* Sets opened->reader; the input stands at its beginning. */
+  trace_status (*create)(trace *opened, trace_error *error);
+  trace_status (*next)(trace *opened, trace_event *event, trace_error *error);
+  /* The input has been rewound and the ledger cleared. */
+  void (*rewound)(trace *opened);
+  /* opened->reader may be NULL. */
+  void (*destroy)(trace *opened);
+} trace_format;
+
+struct trace {
+  trace_input input;
+  trace_options options;
+  trace_ledger ledger;
+  const trace_format *format;
+  void *reader;
+  trace_status ended; /* what next returns from now on, TRACE_OK while reading */
+  trace_error failure;
+};
+
+extern const trace_format trace_format_snapshot;
+extern const trace_format trace_format_events;
+extern const trace_format trace_format_lakebed;
+
+#endif
