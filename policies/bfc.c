@@ -54,9 +54,8 @@ static vmm_status bfc_create(const policy_configuration *configuration, policy *
              max_split, values[OPTION_LARGE_SEGMENT].integer);
     status = VMM_INVALID_VALUE;
   } else if (!pytorch_rounding_parse(&self->rounding, values[OPTION_ROUNDUP].text)) {
-    snprintf(message, message_size,
-             "policy bfc: roundup_power2_divisions=%s: expected a power of two, or [256:1,512:2,>:8] whose keys are powers of two in MiB",
-             values[OPTION_ROUNDUP].text);
+    snprintf(message, message_size, "policy bfc: roundup_power2_divisions=%s: expected %s", values[OPTION_ROUNDUP].text,
+             PYTORCH_ROUNDUP_EXPECTED);
     status = VMM_INVALID_VALUE;
   } else {
     status = pool_heap_init(&self->base.heap, configuration->driver, false, configuration->limit);

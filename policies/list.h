@@ -3,6 +3,7 @@
 #define POLICY_LIST(XX) \
   XX(native)            \
   XX(bfc)               \
+  XX(expandable)        \
   XX(rawvmm)            \
   XX(gmlake)            \
   XX(null)

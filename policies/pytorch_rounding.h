@@ -17,6 +17,10 @@ typedef struct pytorch_rounding {
   uint32_t divisions[16]; /* roundup_power2_divisions for 1 MiB, 2 MiB ... 32 GiB and more; 0 or 1: off */
 } pytorch_rounding;
 
+/* What pytorch_rounding_parse takes, for messages. */
+#define PYTORCH_ROUNDUP_EXPECTED \
+  "a power of two, or [256:1,512:2,>:8] whose keys are powers of two in MiB"
+
 /* Parses roundup_power2_divisions: "N", or "[256:1,512:2,>:8]" with keys in MiB; sets divisions. */
 bool pytorch_rounding_parse(pytorch_rounding *rounding, const char *text);
 /* The block size for a request. size < 2^60. */

@@ -53,6 +53,10 @@ vmm_status pool_caching_hand_out(pool_caching *pool, pool_block *block, uint64_t
   if (split) {
     pool_block_split(block, size, rest);
     insert(pool, rest);
+  }
+  if (pool->expandable) {
+    /* PyTorch leaves these counters alone. */
+  } else if (split) {
     if (was_split) {
       pool_statistic_take(&statistics->inactive_split_bytes, block->size);
     } else {
@@ -75,11 +79,13 @@ void pool_caching_take_back(pool_caching *pool, pool_block *block) {
     pool_block *neighbour = neighbours[i];
     if (!neighbour || neighbour->state != POOL_BLOCK_FREE) continue;
     pool_free_set_remove(&pool->free, neighbour);
-    pool_statistic_take(&statistics->inactive_split, 1);
-    pool_statistic_take(&statistics->inactive_split_bytes, neighbour->size);
+    if (!pool->expandable) {
+      pool_statistic_take(&statistics->inactive_split, 1);
+      pool_statistic_take(&statistics->inactive_split_bytes, neighbour->size);
+    }
     pool_block_absorb(pool->store, block, neighbour);
   }
-  if (pool_block_is_split(block)) {
+  if (pool_block_is_split(block) && !pool->expandable) {
     pool_statistic_add(&statistics->inactive_split, 1);
     pool_statistic_add(&statistics->inactive_split_bytes, block->size);
   }
@@ -126,7 +132,7 @@ bool pool_caching_check(const pool_caching *const *pools, size_t count, uint64_t
       for (pool_block *block = pool_free_set_first(set, stream); block; block = pool_free_set_next(block)) {
         blocks++;
         bytes += block->size;
-        if (pool_block_is_split(block)) {
+        if (pool_block_is_split(block) && !pools[i]->expandable) {
           split_blocks++;
           split_bytes += block->size;
         }
