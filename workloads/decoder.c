@@ -80,8 +80,8 @@ static trace_decoder_result corrupt(trace_decoder *decoder, const char *problem)
   return TRACE_DECODER_CORRUPT;
 }
 
-static trace_decoder_result run_xz(trace_decoder *decoder, const uint8_t **in, size_t *in_size, bool in_complete,
-                                   uint8_t *out, size_t out_size, size_t *produced) {
+static trace_decoder_result run_xz(trace_decoder *decoder, const uint8_t **in, size_t *in_size,
+                                   bool in_complete, uint8_t *out, size_t out_size, size_t *produced) {
   lzma_stream *xz = &decoder->stream.xz;
   xz->next_in = *in;
   xz->avail_in = *in_size;
@@ -112,8 +112,8 @@ static trace_decoder_result run_xz(trace_decoder *decoder, const uint8_t **in, s
   }
 }
 
-static trace_decoder_result run_gzip(trace_decoder *decoder, const uint8_t **in, size_t *in_size, bool in_complete,
-                                     uint8_t *out, size_t out_size, size_t *produced) {
+static trace_decoder_result run_gzip(trace_decoder *decoder, const uint8_t **in, size_t *in_size,
+                                     bool in_complete, uint8_t *out, size_t out_size, size_t *produced) {
   z_stream *gzip = &decoder->stream.gzip;
   if (decoder->between_members) {
     if (*in_size == 0) return in_complete ? TRACE_DECODER_END : TRACE_DECODER_OK;
@@ -146,8 +146,8 @@ static trace_decoder_result run_gzip(trace_decoder *decoder, const uint8_t **in,
   }
 }
 
-static trace_decoder_result run_zstd(trace_decoder *decoder, const uint8_t **in, size_t *in_size, bool in_complete,
-                                     uint8_t *out, size_t out_size, size_t *produced) {
+static trace_decoder_result run_zstd(trace_decoder *decoder, const uint8_t **in, size_t *in_size,
+                                     bool in_complete, uint8_t *out, size_t out_size, size_t *produced) {
   if (decoder->between_members && *in_size == 0) return in_complete ? TRACE_DECODER_END : TRACE_DECODER_OK;
   ZSTD_inBuffer source = {*in, *in_size, 0};
   ZSTD_outBuffer target = {out, out_size, 0};

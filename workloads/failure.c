@@ -7,8 +7,8 @@
 
 enum { LONGEST_NAME = 200 };
 
-static trace_status write_message(trace_error *error, trace_status status, const char *name, const char *place,
-                                  const char *format, va_list arguments) {
+static trace_status write_message(trace_error *error, trace_status status, const char *name,
+                                  const char *place, const char *format, va_list arguments) {
   if (error == NULL) return status;
   error->status = status;
   size_t length = strlen(name);
@@ -29,7 +29,8 @@ trace_status trace_fail(trace_error *error, trace_status status, const char *nam
   return status;
 }
 
-trace_status trace_fail_offset(trace_error *error, const char *name, uint64_t offset, const char *format, ...) {
+trace_status trace_fail_offset(trace_error *error, const char *name, uint64_t offset, const char *format,
+                               ...) {
   char place[48];
   snprintf(place, sizeof place, ": offset %" PRIu64 ": ", offset);
   va_list arguments;

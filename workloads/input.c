@@ -194,7 +194,8 @@ trace_status trace_input_skip(trace_input *input, uint64_t count, bool *skipped,
 
 trace_status trace_input_rewind(trace_input *input, trace_error *error) {
   if (!input->rewindable) {
-    return trace_fail(error, TRACE_UNREADABLE, input->name, "cannot be read a second time (not a regular file)");
+    return trace_fail(error, TRACE_UNREADABLE, input->name,
+                      "cannot be read a second time (not a regular file)");
   }
   if (input->file >= 0 && lseek(input->file, 0, SEEK_SET) < 0) {
     return trace_fail(error, TRACE_UNREADABLE, input->name, "cannot be rewound: %s", strerror(errno));

@@ -23,13 +23,13 @@ typedef struct trace_input trace_input;
 struct trace_input {
   const uint8_t *at;
   const uint8_t *end;
-  bool finished;     /* nothing follows end */
-  const char *name;  /* for messages */
+  bool finished;    /* nothing follows end */
+  const char *name; /* for messages */
 
-  uint64_t base;     /* offset, uncompressed, of buffer[0] */
+  uint64_t base; /* offset, uncompressed, of buffer[0] */
   uint8_t *buffer;
   char *owned_name;
-  int file;          /* -1 for memory */
+  int file; /* -1 for memory */
   bool rewindable;
   bool raw_finished;
   const uint8_t *memory;

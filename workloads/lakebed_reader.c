@@ -37,8 +37,8 @@ static trace_status read_version(trace *opened, trace_text *text, trace_error *e
   }
   if (version != TRACE_LAKEBED_VERSION) {
     return trace_fail_line(error, opened->input.name, text->line,
-                           "version %" PRIu64 " of the lakebed trace format: this program reads version %d", version,
-                           TRACE_LAKEBED_VERSION);
+                           "version %" PRIu64 " of the lakebed trace format: this program reads version %d",
+                           version, TRACE_LAKEBED_VERSION);
   }
   return TRACE_OK;
 }
@@ -106,8 +106,8 @@ static trace_status read_size_and_stream(trace *opened, trace_text *text, uint64
 }
 
 /* One a, r, f or o line. *delivered: event is filled. */
-static trace_status read_event(trace *opened, trace_text *text, char letter, trace_event *event, bool *delivered,
-                               trace_error *error) {
+static trace_status read_event(trace *opened, trace_text *text, char letter, trace_event *event,
+                               bool *delivered, trace_error *error) {
   lakebed_reader *reader = opened->reader;
   uint64_t id = 0, size = 0, stream = 0;
   if (letter != 'o' && !trace_text_unsigned(text, &id)) {
@@ -149,7 +149,8 @@ static trace_status read_end(trace *opened, trace_text *text, trace_error *error
   }
   if (events != reader->events) {
     return trace_fail_line(error, opened->input.name, text->line,
-                           "the trace says it has %" PRIu64 " events, %" PRIu64 " were read", events, reader->events);
+                           "the trace says it has %" PRIu64 " events, %" PRIu64 " were read", events,
+                           reader->events);
   }
   reader->ended = true;
   return TRACE_OK;

@@ -93,7 +93,8 @@ static inline uint64_t rounded(uint64_t size) { return (size + ROUNDING - 1) & ~
 trace_ledger_result trace_ledger_alloc(trace_ledger *ledger, uint64_t id, uint64_t size, uint64_t stream,
                                        trace_event *event) {
   trace_summary *summary = &ledger->summary;
-  if (size >= LARGEST_LIVE || rounded(size) > LARGEST_LIVE - summary->rounded_live_bytes) return TRACE_LEDGER_TOO_LARGE;
+  if (size >= LARGEST_LIVE || rounded(size) > LARGEST_LIVE - summary->rounded_live_bytes)
+    return TRACE_LEDGER_TOO_LARGE;
   uint32_t stream_index;
   trace_ledger_result result = trace_ledger_stream(ledger, stream, &stream_index);
   if (result != TRACE_LEDGER_OK) return result;

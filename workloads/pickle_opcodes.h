@@ -44,11 +44,11 @@ enum {
 };
 
 typedef enum pickle_opcode_class {
-  PICKLE_UNKNOWN,  /* no protocol defines it */
-  PICKLE_DATA,     /* plain data */
-  PICKLE_CODE,     /* imports, calls, or reaches outside of the file */
-  PICKLE_TOO_LARGE,/* integers of any size */
-  PICKLE_UNUSED    /* harmless, but written by no protocol from 2 on for plain data */
+  PICKLE_UNKNOWN,   /* no protocol defines it */
+  PICKLE_DATA,      /* plain data */
+  PICKLE_CODE,      /* imports, calls, or reaches outside of the file */
+  PICKLE_TOO_LARGE, /* integers of any size */
+  PICKLE_UNUSED     /* harmless, but written by no protocol from 2 on for plain data */
 } pickle_opcode_class;
 
 pickle_opcode_class pickle_opcode_class_of(uint8_t opcode);

@@ -47,12 +47,12 @@ typedef enum snapshot_word {
 } snapshot_word;
 
 typedef enum snapshot_item_kind {
-  ITEM_OPAQUE, /* value: how many values of no interest stand here side by side */
-  ITEM_SEALED, /* value: how many dicts with a role, complete and handed over */
-  ITEM_INTEGER,/* value: the number, two's complement */
-  ITEM_WORD,   /* detail: a snapshot_word */
-  ITEM_LIST,   /* detail: a snapshot_role */
-  ITEM_DICT,   /* detail: a snapshot_role; value: the offset it begins at */
+  ITEM_OPAQUE,  /* value: how many values of no interest stand here side by side */
+  ITEM_SEALED,  /* value: how many dicts with a role, complete and handed over */
+  ITEM_INTEGER, /* value: the number, two's complement */
+  ITEM_WORD,    /* detail: a snapshot_word */
+  ITEM_LIST,    /* detail: a snapshot_role */
+  ITEM_DICT,    /* detail: a snapshot_role; value: the offset it begins at */
   ITEM_MARK
 } snapshot_item_kind;
 
@@ -97,16 +97,16 @@ typedef struct snapshot_reader {
   size_t mark_count;
   snapshot_memo memo;
 
-  bool started;            /* PROTO has been read */
+  bool started; /* PROTO has been read */
   bool device_traces_seen;
-  uint32_t devices;        /* lists in device_traces so far */
-  uint64_t entries;        /* trace entries of the device asked for */
-  uint64_t events;         /* events delivered */
-  uint32_t other_device;   /* the first other device with entries, UINT32_MAX: none */
-  uint64_t other_entries;  /* its entries */
+  uint32_t devices;       /* lists in device_traces so far */
+  uint64_t entries;       /* trace entries of the device asked for */
+  uint64_t events;        /* events delivered */
+  uint32_t other_device;  /* the first other device with entries, UINT32_MAX: none */
+  uint64_t other_entries; /* its entries */
 
   snapshot_seeds seeds;
-  bool collecting;         /* the pass that finds the seeds */
+  bool collecting; /* the pass that finds the seeds */
   size_t seeds_delivered;
 } snapshot_reader;
 
@@ -116,8 +116,8 @@ typedef enum snapshot_outcome { SNAPSHOT_NOTHING, SNAPSHOT_EVENT } snapshot_outc
 trace_status snapshot_run(trace *opened, trace_event *event, trace_error *error);
 
 /* A dict with a role is complete: its keys and values are items[first .. count). */
-trace_status snapshot_dict_complete(trace *opened, size_t first, const snapshot_item *dict, trace_event *event,
-                                    snapshot_outcome *outcome, trace_error *error);
+trace_status snapshot_dict_complete(trace *opened, size_t first, const snapshot_item *dict,
+                                    trace_event *event, snapshot_outcome *outcome, trace_error *error);
 
 /* The word a string is, or WORD_NONE. */
 snapshot_word snapshot_word_of(const uint8_t *bytes, size_t size);

@@ -98,7 +98,8 @@ static trace_status collect(const trace *opened, size_t first, const snapshot_it
       f->numbers[key] = kind == ITEM_INTEGER ? item->value : snapshot_detail(item);
       uint32_t role = kind == ITEM_LIST || kind == ITEM_DICT ? snapshot_detail(item) : (uint32_t)ROLE_NONE;
       bool expected = role == ROLE_NONE || (role == ROLE_DEVICE_TRACES && key == WORD_DEVICE_TRACES) ||
-                      (role == ROLE_SEGMENTS && key == WORD_SEGMENTS) || (role == ROLE_BLOCKS && key == WORD_BLOCKS);
+                      (role == ROLE_SEGMENTS && key == WORD_SEGMENTS) ||
+                      (role == ROLE_BLOCKS && key == WORD_BLOCKS);
       if (kind == ITEM_SEALED || !expected) {
         return trace_fail_offset(error, opened->input.name, item_offset(item, dict->value),
                                  "a part of device_traces or segments stands where a snapshot has none");
@@ -119,8 +120,8 @@ static trace_status number(const trace *opened, const snapshot_item *dict, const
   }
   *value = f->numbers[word];
   if (*value > INT64_MAX) {
-    return trace_fail_offset(error, opened->input.name, dict->value, "%s whose %s is negative (%" PRId64 ")", what,
-                             snapshot_word_text(word), (int64_t)*value);
+    return trace_fail_offset(error, opened->input.name, dict->value, "%s whose %s is negative (%" PRId64 ")",
+                             what, snapshot_word_text(word), (int64_t)*value);
   }
   return TRACE_OK;
 }
@@ -133,16 +134,16 @@ static trace_status optional_number(const trace *opened, const snapshot_item *di
   return f->present & bit(word) ? number(opened, dict, what, f, word, value, error) : TRACE_OK;
 }
 
-static trace_status ledger_failed(const trace *opened, const snapshot_item *dict, uint64_t address, uint64_t size,
-                                  trace_ledger_result result, trace_error *error) {
+static trace_status ledger_failed(const trace *opened, const snapshot_item *dict, uint64_t address,
+                                  uint64_t size, trace_ledger_result result, trace_error *error) {
   if (result == TRACE_LEDGER_NO_MEMORY) return trace_fail_memory(error, opened->input.name);
   return trace_fail_offset(error, opened->input.name, dict->value,
                            "the allocation of %" PRIu64 " bytes at 0x%" PRIx64 " %s", size, address,
                            trace_ledger_result_text(result));
 }
 
-static trace_status collect_seed(trace *opened, uint32_t action, uint64_t address, uint64_t size, uint64_t stream,
-                                 trace_error *error) {
+static trace_status collect_seed(trace *opened, uint32_t action, uint64_t address, uint64_t size,
+                                 uint64_t stream, trace_error *error) {
   snapshot_reader *reader = opened->reader;
   bool done = true;
   if (action == WORD_ALLOC) done = snapshot_seeds_alloc(&reader->seeds, address);
@@ -150,8 +151,8 @@ static trace_status collect_seed(trace *opened, uint32_t action, uint64_t addres
   return done ? TRACE_OK : trace_fail_memory(error, opened->input.name);
 }
 
-static trace_status entry_complete(trace *opened, const fields *f, const snapshot_item *dict, trace_event *event,
-                                   snapshot_outcome *outcome, trace_error *error) {
+static trace_status entry_complete(trace *opened, const fields *f, const snapshot_item *dict,
+                                   trace_event *event, snapshot_outcome *outcome, trace_error *error) {
   static const char what[] = "a trace entry";
   snapshot_reader *reader = opened->reader;
   uint32_t device = reader->devices - 1;
@@ -181,14 +182,15 @@ static trace_status entry_complete(trace *opened, const fields *f, const snapsho
     case WORD_OOM:
       break;
     default:
-      return trace_fail_offset(error, opened->input.name, dict->value, "%s whose action is not one that is known",
-                               what);
+      return trace_fail_offset(error, opened->input.name, dict->value,
+                               "%s whose action is not one that is known", what);
   }
   if (action == WORD_FREE_REQUESTED && !opened->options.free_requests) return TRACE_OK;
 
   uint64_t address = 0, size, stream, time_us;
   trace_status status = number(opened, dict, what, f, WORD_SIZE, &size, error);
-  if (status == TRACE_OK && action != WORD_OOM) status = number(opened, dict, what, f, WORD_ADDR, &address, error);
+  if (status == TRACE_OK && action != WORD_OOM)
+    status = number(opened, dict, what, f, WORD_ADDR, &address, error);
   if (status == TRACE_OK) status = optional_number(opened, dict, what, f, WORD_STREAM, 0, &stream, error);
   if (status == TRACE_OK) status = optional_number(opened, dict, what, f, WORD_TIME_US, 0, &time_us, error);
   if (status != TRACE_OK) return status;
@@ -221,7 +223,8 @@ static trace_status entry_complete(trace *opened, const fields *f, const snapsho
   return TRACE_OK;
 }
 
-static trace_status block_complete(trace *opened, const fields *f, const snapshot_item *dict, trace_error *error) {
+static trace_status block_complete(trace *opened, const fields *f, const snapshot_item *dict,
+                                   trace_error *error) {
   static const char what[] = "a block";
   snapshot_reader *reader = opened->reader;
   uint64_t address, size, requested;
@@ -272,8 +275,8 @@ static trace_status root_complete(const trace *opened, const fields *f, const sn
   return TRACE_OK;
 }
 
-trace_status snapshot_dict_complete(trace *opened, size_t first, const snapshot_item *dict, trace_event *event,
-                                    snapshot_outcome *outcome, trace_error *error) {
+trace_status snapshot_dict_complete(trace *opened, size_t first, const snapshot_item *dict,
+                                    trace_event *event, snapshot_outcome *outcome, trace_error *error) {
   fields f;
   trace_status status = collect(opened, first, dict, &f, error);
   if (status != TRACE_OK) return status;

@@ -7,9 +7,9 @@
 #include "workloads/snapshot.h"
 
 enum {
-  LONGEST_STEP = 2 + 255,    /* bytes of the longest opcode that is decoded in one piece */
+  LONGEST_STEP = 2 + 255, /* bytes of the longest opcode that is decoded in one piece */
   FIRST_CAPACITY = 1024,
-  MOST_ITEMS = 1024 * 1024,  /* values waiting for their container at the same time */
+  MOST_ITEMS = 1024 * 1024, /* values waiting for their container at the same time */
   WIDEST_MEMO_GAP = 256
 };
 
@@ -22,7 +22,9 @@ typedef struct cursor {
   uint64_t origin; /* offset of a byte = origin + its address */
 } cursor;
 
-static inline uint64_t offset_of(const cursor *c, const uint8_t *at) { return c->origin + (uint64_t)(uintptr_t)at; }
+static inline uint64_t offset_of(const cursor *c, const uint8_t *at) {
+  return c->origin + (uint64_t)(uintptr_t)at;
+}
 
 static void load_cursor(const trace_input *input, cursor *c) {
   c->at = input->at;
@@ -68,7 +70,8 @@ static snapshot_role role_of_new_list(const snapshot_reader *reader) {
   const snapshot_item *container = marked_container(reader);
   if (snapshot_kind(top) == ITEM_WORD) { /* it may be the value of a key */
     const snapshot_item *below = reader->count >= 2 ? top - 1 : NULL;
-    if (below != NULL && snapshot_kind(below) == ITEM_DICT && snapshot_detail(below) != ROLE_NONE) container = below;
+    if (below != NULL && snapshot_kind(below) == ITEM_DICT && snapshot_detail(below) != ROLE_NONE)
+      container = below;
     if (container == NULL || snapshot_kind(container) != ITEM_DICT) return ROLE_NONE;
     uint32_t word = snapshot_detail(top);
     uint32_t role = snapshot_detail(container);
@@ -132,7 +135,8 @@ static inline void push_word(snapshot_reader *reader, snapshot_word word, uint64
 static bool roles_in(const snapshot_reader *reader, size_t first) {
   for (size_t i = first; i < reader->count; i++) {
     uint32_t kind = snapshot_kind(&reader->items[i]);
-    if (kind == ITEM_SEALED || (kind >= ITEM_LIST && snapshot_detail(&reader->items[i]) != ROLE_NONE)) return true;
+    if (kind == ITEM_SEALED || (kind >= ITEM_LIST && snapshot_detail(&reader->items[i]) != ROLE_NONE))
+      return true;
   }
   return false;
 }
@@ -153,7 +157,8 @@ static trace_status misplaced(const trace *opened, uint64_t offset, trace_error 
 
 static trace_status no_place(const trace *opened, uint64_t offset, uint8_t opcode, trace_error *error) {
   return trace_fail_offset(error, opened->input.name, offset,
-                           "opcode %s finds no values to work on: the pickle is damaged", pickle_opcode_name(opcode));
+                           "opcode %s finds no values to work on: the pickle is damaged",
+                           pickle_opcode_name(opcode));
 }
 
 /* The index of the innermost mark, which is closed; NO_MARK: there is none. */
@@ -216,7 +221,8 @@ static const char *role_text(uint32_t role) {
 }
 
 /* Items [first .. count) go into the list at place. */
-static trace_status append_items(trace *opened, size_t place, size_t first, uint64_t offset, trace_error *error) {
+static trace_status append_items(trace *opened, size_t place, size_t first, uint64_t offset,
+                                 trace_error *error) {
   snapshot_reader *reader = opened->reader;
   const snapshot_item *list = &reader->items[place];
   if (snapshot_kind(list) != ITEM_LIST) {
@@ -240,7 +246,8 @@ static trace_status append_items(trace *opened, size_t place, size_t first, uint
 }
 
 /* The values above the innermost mark, or the topmost wanted ones, become one tuple. */
-static trace_status make_tuple(trace *opened, size_t wanted, uint8_t opcode, uint64_t offset, trace_error *error) {
+static trace_status make_tuple(trace *opened, size_t wanted, uint8_t opcode, uint64_t offset,
+                               trace_error *error) {
   snapshot_reader *reader = opened->reader;
   size_t first = reader->count;
   if (opcode == PICKLE_TUPLE) {
@@ -273,15 +280,18 @@ static trace_status refused(const trace *opened, uint8_t opcode, uint64_t offset
   const char *name = opened->input.name;
   switch (pickle_opcode_class_of(opcode)) {
     case PICKLE_CODE:
-      return trace_fail_offset(error, name, offset,
-                               "opcode %s (0x%02x) can run code or reach outside of the file; a snapshot is plain data "
-                               "and needs none of it: refused",
-                               pickle_opcode_name(opcode), opcode);
+      return trace_fail_offset(
+          error, name, offset,
+          "opcode %s (0x%02x) can run code or reach outside of the file; a snapshot is plain data "
+          "and needs none of it: refused",
+          pickle_opcode_name(opcode), opcode);
     case PICKLE_TOO_LARGE:
-      return trace_fail_offset(error, name, offset, "opcode %s (0x%02x): integers of more than 8 bytes are refused",
+      return trace_fail_offset(error, name, offset,
+                               "opcode %s (0x%02x): integers of more than 8 bytes are refused",
                                pickle_opcode_name(opcode), opcode);
     case PICKLE_UNUSED:
-      return trace_fail_offset(error, name, offset, "opcode %s (0x%02x) is not one that snapshots are written with",
+      return trace_fail_offset(error, name, offset,
+                               "opcode %s (0x%02x) is not one that snapshots are written with",
                                pickle_opcode_name(opcode), opcode);
     case PICKLE_DATA:
     case PICKLE_UNKNOWN:
@@ -326,7 +336,8 @@ static trace_status skip_string(trace *opened, cursor *c, const uint8_t *content
   return skipped ? TRACE_OK : truncated(opened, c, error);
 }
 
-static trace_status memo_put(trace *opened, uint64_t index, uint8_t opcode, uint64_t offset, trace_error *error) {
+static trace_status memo_put(trace *opened, uint64_t index, uint8_t opcode, uint64_t offset,
+                             trace_error *error) {
   snapshot_reader *reader = opened->reader;
   if (reader->count == 0 || snapshot_kind(&reader->items[reader->count - 1]) == ITEM_MARK) {
     return no_place(opened, offset, opcode, error);
@@ -433,7 +444,8 @@ trace_status snapshot_run(trace *opened, trace_event *event, trace_error *error)
       case PICKLE_LONG1:
         if (at[1] > 8) {
           return trace_fail_offset(error, input->name, offset,
-                                   "opcode LONG1 with an integer of %u bytes: more than 8 are refused", at[1]);
+                                   "opcode LONG1 with an integer of %u bytes: more than 8 are refused",
+                                   at[1]);
         }
         push(reader, ITEM_INTEGER, little_signed(at + 2, at[1]), offset);
         c.at = at + 2 + at[1];

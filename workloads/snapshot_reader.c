@@ -25,14 +25,15 @@ static trace_status check_end(trace *opened, trace_error *error) {
   uint32_t device = opened->options.device;
   opened->ledger.summary.devices = reader->devices;
   if (reader->devices > 0 && device >= reader->devices) {
-    return trace_fail(error, TRACE_NO_EVENTS, name, "device %" PRIu32 " was asked for, device_traces holds %" PRIu32
-                      " (0 to %" PRIu32 ")", device, reader->devices, reader->devices - 1);
+    return trace_fail(error, TRACE_NO_EVENTS, name,
+                      "device %" PRIu32 " was asked for, device_traces holds %" PRIu32 " (0 to %" PRIu32 ")",
+                      device, reader->devices, reader->devices - 1);
   }
   if (reader->events > 0 || reader->seeds.result.count > 0) return TRACE_END;
   if (reader->entries > 0) {
     return trace_fail(error, TRACE_NO_EVENTS, name,
-                      "device_traces[%" PRIu32 "] holds %" PRIu64 " entries, but no allocation among them", device,
-                      reader->entries);
+                      "device_traces[%" PRIu32 "] holds %" PRIu64 " entries, but no allocation among them",
+                      device, reader->entries);
   }
   if (reader->other_device != UINT32_MAX) {
     return trace_fail(error, TRACE_NO_EVENTS, name,
@@ -49,8 +50,9 @@ static trace_status check_end(trace *opened, trace_error *error) {
 static trace_status find_seeds(trace *opened, trace_error *error) {
   snapshot_reader *reader = opened->reader;
   if (!opened->input.rewindable) {
-    return trace_fail(error, TRACE_UNREADABLE, opened->input.name,
-                      "finding what was live at the beginning takes two passes, and this input can be read only once");
+    return trace_fail(
+        error, TRACE_UNREADABLE, opened->input.name,
+        "finding what was live at the beginning takes two passes, and this input can be read only once");
   }
   snapshot_seeds_init(&reader->seeds);
   reader->collecting = true;
@@ -80,8 +82,8 @@ static trace_status next_seed(trace *opened, trace_event *event, trace_error *er
   if (result == TRACE_LEDGER_NO_MEMORY) return trace_fail_memory(error, opened->input.name);
   if (result != TRACE_LEDGER_OK) {
     return trace_fail(error, TRACE_MALFORMED, opened->input.name,
-                      "the block of %" PRIu64 " bytes at 0x%" PRIx64 " in segments %s", seed->size, seed->address,
-                      trace_ledger_result_text(result));
+                      "the block of %" PRIu64 " bytes at 0x%" PRIx64 " in segments %s", seed->size,
+                      seed->address, trace_ledger_result_text(result));
   }
   event->time_us = 0;
   reader->seeds_delivered++;

@@ -48,8 +48,8 @@ void snapshot_seeds_segment_begin(snapshot_seeds *seeds) {
   seeds->segment_bytes = 0;
 }
 
-bool snapshot_seeds_block(snapshot_seeds *seeds, bool has_address, uint64_t address, uint64_t size, bool active,
-                          uint64_t requested) {
+bool snapshot_seeds_block(snapshot_seeds *seeds, bool has_address, uint64_t address, uint64_t size,
+                          bool active, uint64_t requested) {
   if (!has_address) address = seeds->segment_bytes | ADDRESS_IS_OFFSET;
   seeds->segment_bytes = (seeds->segment_bytes + size) & ~ADDRESS_IS_OFFSET;
   return !active || append(&seeds->active, (snapshot_seed){address, requested, 0});

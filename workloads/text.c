@@ -35,7 +35,8 @@ trace_status trace_text_next(trace_text *text, trace_input *input, trace_error *
     const uint8_t *end = feed != NULL ? feed : input->end;
     text->line++;
     if (end - input->at > TRACE_LONGEST_LINE) {
-      return trace_fail_line(error, input->name, text->line, "a line of more than %d bytes", TRACE_LONGEST_LINE);
+      return trace_fail_line(error, input->name, text->line, "a line of more than %d bytes",
+                             TRACE_LONGEST_LINE);
     }
     text->at = input->at;
     input->at = feed != NULL ? feed + 1 : input->end;

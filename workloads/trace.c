@@ -54,11 +54,12 @@ static trace_status detect(trace *opened, trace_error *error) {
     hint = " (it is compressed twice)";
   }
   if (opened->format == NULL) {
-    return trace_fail(error, TRACE_UNREADABLE, input->name,
-                      "is in no format that is known%s: expected a PyTorch memory snapshot (pickle, protocol 2 to "
-                      "5), plain events ('a ID SIZE [STREAM]', 'f ID'), or a lakebed trace; plain or compressed "
-                      "with xz, gzip or zstd",
-                      hint);
+    return trace_fail(
+        error, TRACE_UNREADABLE, input->name,
+        "is in no format that is known%s: expected a PyTorch memory snapshot (pickle, protocol 2 to "
+        "5), plain events ('a ID SIZE [STREAM]', 'f ID'), or a lakebed trace; plain or compressed "
+        "with xz, gzip or zstd",
+        hint);
   }
   if (opened->format != &trace_format_snapshot && opened->options.device != 0) {
     return trace_fail(error, TRACE_NO_EVENTS, input->name,
@@ -69,7 +70,8 @@ static trace_status detect(trace *opened, trace_error *error) {
 }
 
 /* The input of opened is open. */
-static trace_status open_reader(trace *opened, const trace_options *options, trace **result, trace_error *error) {
+static trace_status open_reader(trace *opened, const trace_options *options, trace **result,
+                                trace_error *error) {
   if (options != NULL) opened->options = *options;
   trace_status status = TRACE_OK;
   if (!trace_ledger_init(&opened->ledger)) status = trace_fail_memory(error, opened->input.name);
@@ -169,7 +171,8 @@ static bool append_event(trace_events *loaded, uint64_t *capacity, const trace_e
   return true;
 }
 
-trace_status trace_load(const char *path, const trace_options *options, trace_events *loaded, trace_error *error) {
+trace_status trace_load(const char *path, const trace_options *options, trace_events *loaded,
+                        trace_error *error) {
   memset(loaded, 0, sizeof *loaded);
   trace *opened;
   trace_status status = trace_open(path, options, &opened, error);

@@ -16,7 +16,8 @@
 typedef enum trace_event_kind {
   TRACE_ALLOC,          /* size bytes wanted on stream; slot names it until its TRACE_FREE */
   TRACE_FREE,           /* the memory of slot is free for reuse (free_completed) */
-  TRACE_FREE_REQUESTED, /* the caller is done with slot; other streams may not be (only with trace_options.free_requests) */
+  TRACE_FREE_REQUESTED, /* the caller is done with slot; other streams may not be (only with
+                           trace_options.free_requests) */
   TRACE_OUT_OF_MEMORY   /* the recorded run failed to get size bytes here; informative */
 } trace_event_kind;
 
@@ -31,11 +32,12 @@ typedef struct trace_event {
 
 typedef enum trace_status {
   TRACE_OK = 0,
-  TRACE_END,       /* no more events */
-  TRACE_MALFORMED, /* the input breaks its format; message says where and what was expected */
-  TRACE_NO_EVENTS, /* well-formed, but holds no events (a snapshot taken without recording, an empty file) */
-  TRACE_UNREADABLE,/* the file cannot be opened or read, or its format is not known */
-  TRACE_NO_MEMORY
+  TRACE_END,        /* no more events */
+  TRACE_MALFORMED,  /* the input breaks its format; message says where and what was expected */
+  TRACE_NO_EVENTS,  /* well-formed, but holds no events (a snapshot taken without recording, an empty file) */
+  TRACE_UNREADABLE, /* the file cannot be opened or read, or its format is not known */
+  TRACE_NO_MEMORY,
+  TRACE_UNWRITABLE /* trace_writer.h: the file cannot be written */
 } trace_status;
 
 typedef struct trace_error {
@@ -45,7 +47,8 @@ typedef struct trace_error {
 
 typedef struct trace_options {
   uint32_t device;         /* device_traces[device] of a snapshot */
-  bool seed_from_segments; /* begin with the blocks that were live when recording began (one more pass over the file) */
+  bool seed_from_segments; /* begin with the blocks that were live when recording began (one more pass over
+                              the file) */
   bool free_requests;      /* also deliver TRACE_FREE_REQUESTED */
 } trace_options;
 
@@ -55,19 +58,20 @@ typedef struct trace_summary {
   const char *compression; /* "none", "xz", "gzip", "zstd"; static */
   uint64_t allocations;
   uint64_t frees;
-  uint64_t orphan_frees;   /* frees of allocations from before the recording began, left out */
-  uint64_t seeded;         /* allocations delivered because of seed_from_segments */
+  uint64_t orphan_frees; /* frees of allocations from before the recording began, left out */
+  uint64_t seeded;       /* allocations delivered because of seed_from_segments */
   uint64_t out_of_memory_events;
-  uint64_t other_events;   /* segment_alloc and the like, skipped */
+  uint64_t other_events; /* segment_alloc and the like, skipped */
   uint64_t live_at_end;
-  uint64_t live_bytes;     /* requested bytes live now */
+  uint64_t live_bytes; /* requested bytes live now */
   uint64_t live_peak_bytes;
-  uint64_t rounded_live_bytes;      /* as live_bytes, each request rounded up to 512 bytes: the project's measure of live */
+  uint64_t rounded_live_bytes; /* as live_bytes, each request rounded up to 512 bytes: the project's measure
+                                  of live */
   uint64_t rounded_live_peak_bytes;
   uint64_t largest_bytes;
   uint32_t streams;
-  uint32_t devices;        /* device_traces lists in a snapshot, else 1 */
-  uint64_t input_bytes;    /* uncompressed bytes read */
+  uint32_t devices;     /* device_traces lists in a snapshot, else 1 */
+  uint64_t input_bytes; /* uncompressed bytes read */
 } trace_summary;
 
 typedef struct trace trace;
@@ -110,7 +114,8 @@ typedef struct trace_events {
 } trace_events;
 
 /* Reads all events of path. The caller frees with trace_events_free. 40 bytes an event. */
-trace_status trace_load(const char *path, const trace_options *options, trace_events *loaded, trace_error *error);
+trace_status trace_load(const char *path, const trace_options *options, trace_events *loaded,
+                        trace_error *error);
 void trace_events_free(trace_events *loaded);
 
 #endif
