@@ -4,6 +4,7 @@
   XX(native)            \
   XX(bfc)               \
   XX(expandable)        \
+  XX(tfbfc)             \
   XX(rawvmm)            \
   XX(gmlake)            \
   XX(null)
