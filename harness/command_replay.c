@@ -1,0 +1,189 @@
+/* lakebed replay: every trace through every policy. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/program.h"
+#include "harness/replay.h"
+#include "harness/replay_options.h"
+#include "harness/replay_output.h"
+#include "harness/units.h"
+
+/* Where the results go. NULL: nowhere. */
+typedef struct replay_sinks {
+  FILE *report, *json, *csv, *timeline;
+  json_t *array;
+} replay_sinks;
+
+static FILE *open_sink(const char *path) {
+  if (strcmp(path, "-") == 0) return stdout;
+  FILE *stream = fopen(path, "w");
+  if (!stream) program_complain("%s cannot be written: %s", path, strerror(errno));
+  return stream;
+}
+
+/* Opens all files before the work, so that a wrong path shows at once. */
+static bool open_sinks(const replay_options *options, replay_sinks *sinks) {
+  if (options->json_path) {
+    sinks->json = open_sink(options->json_path);
+    sinks->array = json_array();
+    if (!sinks->json || !sinks->array) return false;
+  }
+  if (options->csv_path) {
+    sinks->csv = open_sink(options->csv_path);
+    if (!sinks->csv) return false;
+    replay_csv_header(sinks->csv, options->host_timing);
+  }
+  if (options->timeline_path) {
+    sinks->timeline = open_sink(options->timeline_path);
+    if (!sinks->timeline) return false;
+    replay_timeline_header(sinks->timeline);
+  }
+  if (sinks->json != stdout && sinks->csv != stdout && sinks->timeline != stdout) sinks->report = stdout;
+  return true;
+}
+
+static bool close_sink(FILE *stream, const char *path) {
+  if (!stream) return true;
+  bool written = fflush(stream) == 0 && !ferror(stream);
+  if (stream != stdout && fclose(stream) != 0) written = false;
+  if (!written) program_complain("%s could not be written", path);
+  return written;
+}
+
+static exit_status close_sinks(const replay_options *options, replay_sinks *sinks) {
+  bool written = true;
+  if (sinks->json && sinks->array) {
+    const size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION(15);
+    written = json_dumpf(sinks->array, sinks->json, flags) == 0 && fputc('\n', sinks->json) != EOF;
+    if (!written) program_complain("%s could not be written", options->json_path);
+  }
+  json_decref(sinks->array);
+  written &= close_sink(sinks->json, options->json_path);
+  written &= close_sink(sinks->csv, options->csv_path);
+  written &= close_sink(sinks->timeline, options->timeline_path);
+  return written ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
+}
+
+static void show_outcome(progress *shown, const replay_result *result) {
+  char outcome[128], count[UNITS_TEXT], reserved[UNITS_TEXT];
+  if (result->complete) {
+    units_count(result->events, count);
+    units_bytes(result->statistics.reserved_bytes.peak, reserved);
+    snprintf(outcome, sizeof outcome, "%s events, at most %s reserved%s", count, reserved,
+             result->failed_allocs ? ", requests failed," : "");
+    progress_end(shown, outcome);
+  } else {
+    progress_end(shown, "failed");
+  }
+}
+
+/* One that fails does not stop the others, unless it is the trace that fails. */
+static exit_status replay_policies(const replay_options *options, const replay_settings *settings,
+                                   const char *path, event_source *source, progress *shown,
+                                   replay_result *results) {
+  exit_status status = EXIT_STATUS_DONE;
+  for (size_t i = 0; i < options->spec_count; i++) {
+    progress_begin(shown, "%s  %s (%zu of %zu)", replay_trace_name(path), options->specs[i].text, i + 1,
+                   options->spec_count);
+    progress_update(shown, 0, 0, UINT64_MAX);
+    replay_run(source, &options->specs[i], settings, shown, &results[i]);
+    show_outcome(shown, &results[i]);
+    status = exit_status_worse(status, results[i].status);
+    if (results[i].trace_failed) {
+      program_complain("%s", results[i].message);
+      for (size_t j = 0; j < options->spec_count; j++) {
+        replay_result failed = {
+            .spec = &options->specs[j], .status = results[i].status, .trace_failed = true};
+        memcpy(failed.message, results[i].message, sizeof failed.message);
+        if (j != i) {
+          replay_result_free(&results[j]);
+          results[j] = failed;
+        }
+      }
+      return status;
+    }
+    if (!results[i].complete) program_complain("%s: %s", options->specs[i].text, results[i].message);
+  }
+  return status;
+}
+
+static exit_status replay_trace(const replay_options *options, const replay_settings *settings,
+                                const char *path, progress *shown, const replay_sinks *sinks) {
+  trace_error error;
+  event_source *source;
+  if (event_source_open(path, &options->trace, &source, &error) != TRACE_OK) {
+    program_complain("%s", error.message);
+    return EXIT_STATUS_USAGE;
+  }
+  replay_result *results = calloc(options->spec_count, sizeof *results);
+  if (!results) {
+    program_complain("no memory for the results");
+    event_source_close(source);
+    return EXIT_STATUS_CHECK_FAILED;
+  }
+  exit_status status = replay_policies(options, settings, path, source, shown, results);
+  replay_group group = {.path = path,
+                        .settings = settings,
+                        .has_summary = event_source_complete(source),
+                        .results = results,
+                        .count = options->spec_count,
+                        .host_timing = options->host_timing};
+  event_source_summary(source, &group.summary);
+  if (sinks->report && !results[0].trace_failed) replay_report_print(&group, options->details, sinks->report);
+  if (sinks->csv) replay_csv_rows(&group, sinks->csv);
+  if (sinks->timeline) replay_timeline_rows(&group, sinks->timeline);
+  if (sinks->array && !replay_json_append(sinks->array, &group)) {
+    program_complain("no memory for the JSON results");
+    status = EXIT_STATUS_CHECK_FAILED;
+  }
+  for (size_t i = 0; i < options->spec_count; i++) replay_result_free(&results[i]);
+  free(results);
+  event_source_close(source);
+  return status;
+}
+
+static exit_status replay_traces(const replay_options *options, const device_model *model,
+                                 const replay_sinks *sinks) {
+  const replay_settings settings = {
+      .model = model,
+      .limit = options->limit_fraction > 0 ? (uint64_t)(options->limit_fraction * (double)model->total)
+                                           : options->limit,
+      .laps = options->laps,
+      .check = options->check,
+      .verify = options->verify,
+      .timeline_points = options->timeline_path ? options->timeline_points : 0,
+  };
+  progress shown;
+  progress_init(&shown, options->quiet);
+  exit_status status = EXIT_STATUS_DONE;
+  for (size_t i = 0; i < options->trace_count; i++) {
+    status = exit_status_worse(status, replay_trace(options, &settings, options->traces[i], &shown, sinks));
+  }
+  return status;
+}
+
+static exit_status run(const replay_options *options) {
+  char message[1024];
+  device_model model;
+  exit_status status = device_model_load(&options->device, &model, message, sizeof message);
+  if (status != EXIT_STATUS_DONE) {
+    program_complain("%s", message);
+    return status;
+  }
+  replay_sinks sinks = {0};
+  status = open_sinks(options, &sinks) ? replay_traces(options, &model, &sinks) : EXIT_STATUS_USAGE;
+  status = exit_status_worse(status, close_sinks(options, &sinks));
+  device_model_unload(&model);
+  return status;
+}
+
+exit_status command_replay(int argc, char **argv) {
+  replay_options options;
+  exit_status status = replay_options_parse(argc, argv, &options);
+  if (status == EXIT_STATUS_DONE) status = run(&options);
+  replay_options_free(&options);
+  return status;
+}

@@ -1,0 +1,14 @@
+/* lakebed trace: its subcommands. */
+#include <stddef.h>
+
+#include "harness/program.h"
+
+static const program_command commands[] = {
+    {"info", "what traces hold", command_trace_info},
+    {"convert", "write a trace in another format", command_trace_convert},
+    {NULL, NULL, NULL},
+};
+
+exit_status command_trace(int argc, char **argv) {
+  return program_dispatch(commands, "Looks into traces and converts them.", argc, argv);
+}

@@ -1,0 +1,150 @@
+/* lakebed trace convert: write a trace in another format. */
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/program.h"
+#include "harness/progress.h"
+#include "harness/replay_output.h"
+#include "harness/units.h"
+#include "policies/policy.h"
+#include "workloads/trace.h"
+#include "workloads/trace_writer.h"
+
+typedef struct convert_options {
+  const char *input, *output;
+  trace_file_format format;
+  trace_options trace;
+  bool quiet;
+} convert_options;
+
+enum { OPTION_FORMAT = 0x100, OPTION_SEED, OPTION_TRACE_DEVICE };
+
+static const struct argp_option option_table[] = {
+    {"format", OPTION_FORMAT, "lakebed|events", 0, "format to write; default: lakebed", 0},
+    {"seed-from-segments", OPTION_SEED, NULL, 0,
+     "begin with the blocks that were live when the recording began", 0},
+    {"trace-device", OPTION_TRACE_DEVICE, "N", 0, "which device of a snapshot to read; default: 0", 0},
+    {"quiet", 'q', NULL, 0, "no progress", 0},
+    {0},
+};
+
+static void parse_format(struct argp_state *state, const char *text, trace_file_format *format) {
+  static const char *const names[] = {[TRACE_FILE_LAKEBED] = "lakebed", [TRACE_FILE_EVENTS] = "events", NULL};
+  for (size_t i = 0; names[i]; i++) {
+    if (strcmp(names[i], text) != 0) continue;
+    *format = (trace_file_format)i;
+    return;
+  }
+  const char *nearest = policy_nearest_word(text, names);
+  argp_error(state, "no format '%s'%s%s%s; there are: lakebed, events", text,
+             nearest ? " (did you mean " : "", nearest ? nearest : "", nearest ? "?)" : "");
+}
+
+static error_t parse_option(int key, char *argument, struct argp_state *state) {
+  convert_options *options = state->input;
+  char *end;
+  switch (key) {
+    case OPTION_FORMAT:
+      parse_format(state, argument, &options->format);
+      return 0;
+    case OPTION_SEED:
+      options->trace.seed_from_segments = true;
+      return 0;
+    case OPTION_TRACE_DEVICE: {
+      errno = 0;
+      unsigned long long number = strtoull(argument, &end, 10);
+      if (argument[0] < '0' || argument[0] > '9' || errno || *end || number > UINT32_MAX) {
+        argp_error(state, "--trace-device=%s: expected a whole number", argument);
+      }
+      options->trace.device = (uint32_t)number;
+      return 0;
+    }
+    case 'q':
+      options->quiet = true;
+      return 0;
+    case ARGP_KEY_ARG:
+      if (state->arg_num == 0) {
+        options->input = argument;
+      } else if (state->arg_num == 1) {
+        options->output = argument;
+      } else {
+        argp_error(state, "one trace at a time");
+      }
+      return 0;
+    case ARGP_KEY_END:
+      if (!options->output) argp_error(state, "from where to where? 'lakebed trace convert IN OUT'");
+      return 0;
+    default:
+      return ARGP_ERR_UNKNOWN;
+  }
+}
+
+/* Copies all events. TRACE_END when they are all written. */
+static trace_status copy(trace *input, trace_writer *output, progress *shown, uint64_t *events,
+                         trace_error *error) {
+  trace_event event;
+  trace_status status;
+  *events = 0;
+  while ((status = trace_next(input, &event, error)) == TRACE_OK) {
+    status = trace_writer_add(output, &event, trace_stream_recorded(input, event.stream), error);
+    if (status != TRACE_OK) return status;
+    if (++*events % 4096 == 0) progress_update(shown, trace_progress(input), *events, UINT64_MAX);
+  }
+  return status;
+}
+
+static exit_status convert(const convert_options *options) {
+  progress shown;
+  progress_init(&shown, options->quiet);
+  trace_error error;
+  trace *input = NULL;
+  trace_writer *output = NULL;
+  trace_status status = trace_open(options->input, &options->trace, &input, &error);
+  if (status == TRACE_OK) status = trace_writer_open(options->output, options->format, &output, &error);
+  uint64_t events = 0, left_out = 0;
+  if (status == TRACE_OK) {
+    progress_begin(&shown, "%s", replay_trace_name(options->input));
+    status = copy(input, output, &shown, &events, &error);
+    left_out = trace_writer_left_out(output);
+    if (status == TRACE_END) {
+      status = trace_writer_finish(output, &error);
+    } else {
+      trace_writer_abandon(output);
+    }
+    progress_end(&shown, status == TRACE_OK ? "converted" : "failed");
+  }
+  trace_close(input);
+  if (status != TRACE_OK) {
+    program_complain("%s", error.message);
+    return status == TRACE_NO_MEMORY ? EXIT_STATUS_CHECK_FAILED : EXIT_STATUS_USAGE;
+  }
+  char written[UNITS_TEXT];
+  units_count(events - left_out, written);
+  fprintf(stderr, "%s: %s events", options->output, written);
+  if (left_out > 0) fprintf(stderr, ", %" PRIu64 " that the format cannot hold left out", left_out);
+  fputc('\n', stderr);
+  return EXIT_STATUS_DONE;
+}
+
+exit_status command_trace_convert(int argc, char **argv) {
+  convert_options options = {.format = TRACE_FILE_LAKEBED, .trace.free_requests = true};
+  const struct argp parser = {
+      option_table,
+      parse_option,
+      "IN OUT",
+      "Writes the events of a trace in another format, compressed when OUT ends with .xz, .gz "
+      "or .zst; '-' is standard input or output.",
+      NULL,
+      NULL,
+      NULL};
+  error_t failure = argp_parse(&parser, argc, argv, 0, NULL, &options);
+  if (failure != 0) {
+    program_complain("the command line cannot be read: %s", strerror(failure));
+    return EXIT_STATUS_USAGE;
+  }
+  return convert(&options);
+}

@@ -1,0 +1,281 @@
+/* lakebed trace info: what traces hold. */
+#include <argp.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/program.h"
+#include "harness/progress.h"
+#include "harness/replay_output.h"
+#include "harness/table.h"
+#include "harness/units.h"
+#include "workloads/trace.h"
+
+enum { SIZE_CLASSES = 65 }; /* 0; then [2^(i-1), 2^i) */
+
+typedef struct trace_facts {
+  const char *path;
+  trace_summary summary;
+  uint64_t count[SIZE_CLASSES], bytes[SIZE_CLASSES];
+} trace_facts;
+
+typedef struct info_options {
+  const char **paths;
+  size_t count;
+  trace_options trace;
+  bool json, quiet;
+} info_options;
+
+enum { OPTION_JSON = 0x100, OPTION_SEED, OPTION_TRACE_DEVICE };
+
+static const struct argp_option option_table[] = {
+    {"json", OPTION_JSON, NULL, 0, "print a JSON array instead, an object a trace", 0},
+    {"seed-from-segments", OPTION_SEED, NULL, 0,
+     "begin with the blocks that were live when the recording began", 0},
+    {"trace-device", OPTION_TRACE_DEVICE, "N", 0, "which device of a snapshot to read; default: 0", 0},
+    {"quiet", 'q', NULL, 0, "no progress", 0},
+    {0},
+};
+
+static error_t parse_option(int key, char *argument, struct argp_state *state) {
+  info_options *options = state->input;
+  char *end;
+  switch (key) {
+    case OPTION_JSON:
+      options->json = true;
+      return 0;
+    case OPTION_SEED:
+      options->trace.seed_from_segments = true;
+      return 0;
+    case OPTION_TRACE_DEVICE: {
+      errno = 0;
+      unsigned long long number = strtoull(argument, &end, 10);
+      if (argument[0] < '0' || argument[0] > '9' || errno || *end || number > UINT32_MAX) {
+        argp_error(state, "--trace-device=%s: expected a whole number", argument);
+      }
+      options->trace.device = (uint32_t)number;
+      return 0;
+    }
+    case 'q':
+      options->quiet = true;
+      return 0;
+    case ARGP_KEY_ARG: {
+      const char **paths = realloc(options->paths, (options->count + 1) * sizeof *paths);
+      if (!paths) return ENOMEM;
+      options->paths = paths;
+      options->paths[options->count++] = argument;
+      return 0;
+    }
+    case ARGP_KEY_NO_ARGS:
+      argp_error(state, "which trace? 'lakebed trace info FILE...'");
+      return EINVAL;
+    default:
+      return ARGP_ERR_UNKNOWN;
+  }
+}
+
+static unsigned size_class(uint64_t size) { return size == 0 ? 0 : 64u - (unsigned)__builtin_clzll(size); }
+
+static trace_status gather(const char *path, const trace_options *options, progress *shown,
+                           trace_facts *facts, trace_error *error) {
+  memset(facts, 0, sizeof *facts);
+  facts->path = path;
+  trace *opened;
+  trace_status status = trace_open(path, options, &opened, error);
+  if (status != TRACE_OK) return status;
+  progress_begin(shown, "%s", replay_trace_name(path));
+  trace_event event;
+  uint64_t events = 0;
+  while ((status = trace_next(opened, &event, error)) == TRACE_OK) {
+    if (event.kind == TRACE_ALLOC) {
+      facts->count[size_class(event.size)]++;
+      facts->bytes[size_class(event.size)] += event.size;
+    }
+    if (++events % 4096 == 0) progress_update(shown, trace_progress(opened), events, UINT64_MAX);
+  }
+  trace_summary_get(opened, &facts->summary);
+  progress_end(shown, status == TRACE_END ? "read" : "failed");
+  trace_close(opened);
+  return status;
+}
+
+static json_t *facts_object(const trace_facts *facts) {
+  const trace_summary *summary = &facts->summary;
+  json_t *object = json_object();
+  json_t *name = json_string(replay_trace_name(facts->path));
+  json_object_set_new(object, "trace", name ? name : json_string("?"));
+  json_object_set_new(object, "format", json_string(summary->format));
+  json_object_set_new(object, "compression", json_string(summary->compression));
+  const struct {
+    const char *key;
+    uint64_t value;
+  } numbers[] = {{"events", summary->allocations + summary->frees},
+                 {"allocations", summary->allocations},
+                 {"frees", summary->frees},
+                 {"orphan_frees", summary->orphan_frees},
+                 {"seeded", summary->seeded},
+                 {"out_of_memory_events", summary->out_of_memory_events},
+                 {"other_events", summary->other_events},
+                 {"streams", summary->streams},
+                 {"devices", summary->devices},
+                 {"live_at_end", summary->live_at_end},
+                 {"live_at_end_bytes", summary->live_bytes},
+                 {"requested_peak_bytes", summary->live_peak_bytes},
+                 {"live_peak_bytes", summary->rounded_live_peak_bytes},
+                 {"largest_bytes", summary->largest_bytes},
+                 {"input_bytes", summary->input_bytes}};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    json_object_set_new(object, numbers[i].key, json_integer((json_int_t)numbers[i].value));
+  }
+  json_t *sizes = json_array();
+  for (unsigned i = 0; i < SIZE_CLASSES; i++) {
+    if (facts->count[i] == 0) continue;
+    json_t *entry = json_object();
+    json_object_set_new(entry, "from_bytes", json_integer(i == 0 ? 0 : (json_int_t)(UINT64_C(1) << (i - 1))));
+    json_object_set_new(entry, "count", json_integer((json_int_t)facts->count[i]));
+    json_object_set_new(entry, "bytes", json_integer((json_int_t)facts->bytes[i]));
+    json_array_append_new(sizes, entry);
+  }
+  json_object_set_new(object, "sizes", sizes);
+  return object;
+}
+
+static void print_count(const char *name, uint64_t value, const char *remark) {
+  char text[UNITS_TEXT];
+  units_count(value, text);
+  printf("%-14s %s%s\n", name, text, remark);
+}
+
+static void print_bytes(const char *name, uint64_t value) {
+  char text[UNITS_TEXT];
+  units_bytes(value, text);
+  printf("%-14s %s (%" PRIu64 " bytes)\n", name, text, value);
+}
+
+static void print_facts(const trace_facts *facts) {
+  const trace_summary *summary = &facts->summary;
+  char text[UNITS_TEXT], bytes[UNITS_TEXT];
+  printf("%-14s %s\n", "trace", replay_trace_name(facts->path));
+  units_bytes(summary->input_bytes, bytes);
+  printf("%-14s %s, compression %s, %s uncompressed\n", "format", summary->format, summary->compression,
+         bytes);
+  print_count("events", summary->allocations + summary->frees, "");
+  print_count("allocations", summary->allocations, "");
+  print_count("frees", summary->frees, "");
+  if (summary->orphan_frees) {
+    print_count("orphan frees", summary->orphan_frees, " of allocations from before the recording, left out");
+  }
+  if (summary->seeded) print_count("seeded", summary->seeded, " allocations from before the recording");
+  if (summary->out_of_memory_events)
+    print_count("out of memory", summary->out_of_memory_events, " times when recorded");
+  print_count("streams", summary->streams, "");
+  if (summary->devices > 1) print_count("devices", summary->devices, "");
+  print_bytes("peak live", summary->rounded_live_peak_bytes);
+  print_bytes("peak requested", summary->live_peak_bytes);
+  print_bytes("largest", summary->largest_bytes);
+  units_count(summary->live_at_end, text);
+  units_bytes(summary->live_bytes, bytes);
+  printf("%-14s %s allocations, %s\n\n", "live at end", text, bytes);
+
+  const char *titles[] = {"size from", "allocations", "bytes"};
+  table *rows = table_create(titles, sizeof titles / sizeof *titles);
+  for (unsigned i = 0; i < SIZE_CLASSES; i++) {
+    if (facts->count[i] == 0) continue;
+    table_row(rows);
+    units_bytes(i == 0 ? 0 : UINT64_C(1) << (i - 1), text);
+    table_cell(rows, "%s", text);
+    units_count(facts->count[i], text);
+    table_cell(rows, "%s", text);
+    units_bytes(facts->bytes[i], text);
+    table_cell(rows, "%s", text);
+  }
+  table_print(rows, stdout);
+  table_destroy(rows);
+}
+
+static void print_overview(const trace_facts *facts, size_t count) {
+  const char *titles[] = {"<trace",  "<format",   "<compression", "events",     "orphan frees",
+                          "streams", "peak live", "largest",      "live at end"};
+  table *rows = table_create(titles, sizeof titles / sizeof *titles);
+  for (size_t i = 0; i < count; i++) {
+    const trace_summary *summary = &facts[i].summary;
+    char text[UNITS_TEXT];
+    table_row(rows);
+    table_cell(rows, "%s", replay_trace_name(facts[i].path));
+    table_cell(rows, "%s", summary->format);
+    table_cell(rows, "%s", summary->compression);
+    units_count(summary->allocations + summary->frees, text);
+    table_cell(rows, "%s", text);
+    table_cell(rows, "%" PRIu64, summary->orphan_frees);
+    table_cell(rows, "%" PRIu32, summary->streams);
+    units_bytes(summary->rounded_live_peak_bytes, text);
+    table_cell(rows, "%s", text);
+    units_bytes(summary->largest_bytes, text);
+    table_cell(rows, "%s", text);
+    units_count(summary->live_at_end, text);
+    table_cell(rows, "%s", text);
+  }
+  table_print(rows, stdout);
+  table_destroy(rows);
+}
+
+static exit_status print_json(const trace_facts *facts, size_t count) {
+  json_t *array = json_array();
+  bool written = array != NULL;
+  for (size_t i = 0; i < count && written; i++)
+    written = json_array_append_new(array, facts_object(&facts[i])) == 0;
+  if (written) written = json_dumpf(array, stdout, JSON_INDENT(2)) == 0;
+  json_decref(array);
+  putchar('\n');
+  if (written) return EXIT_STATUS_DONE;
+  program_complain("the JSON could not be written");
+  return EXIT_STATUS_USAGE;
+}
+
+static exit_status inform(const info_options *options) {
+  trace_facts *facts = calloc(options->count ? options->count : 1, sizeof *facts);
+  if (!facts) {
+    program_complain("no memory for what the traces hold");
+    return EXIT_STATUS_CHECK_FAILED;
+  }
+  progress shown;
+  progress_init(&shown, options->quiet);
+  exit_status status = EXIT_STATUS_DONE;
+  size_t read = 0;
+  for (size_t i = 0; i < options->count; i++) {
+    trace_error error;
+    if (gather(options->paths[i], &options->trace, &shown, &facts[read], &error) == TRACE_END) {
+      read++;
+    } else {
+      program_complain("%s", error.message);
+      status = EXIT_STATUS_USAGE;
+    }
+  }
+  if (options->json) {
+    status = exit_status_worse(status, print_json(facts, read));
+  } else if (read == 1) {
+    print_facts(facts);
+  } else if (read > 1) {
+    print_overview(facts, read);
+  }
+  free(facts);
+  return status;
+}
+
+exit_status command_trace_info(int argc, char **argv) {
+  info_options options = {0};
+  const struct argp parser = {
+      option_table, parse_option, "FILE...", "Says what traces hold: events, streams, peaks and sizes.",
+      NULL,         NULL,         NULL};
+  error_t failure = argp_parse(&parser, argc, argv, 0, NULL, &options);
+  exit_status status = EXIT_STATUS_USAGE;
+  if (failure == 0) {
+    status = inform(&options);
+  } else {
+    program_complain("the command line cannot be read: %s", strerror(failure));
+  }
+  free(options.paths);
+  return status;
+}

@@ -1,0 +1,54 @@
+/* The device that a run gets: chosen once, made fresh for every run, metered. */
+#ifndef LAKEBED_HARNESS_DEVICE_H
+#define LAKEBED_HARNESS_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "harness/exit_status.h"
+#include "vmm/driver.h"
+#include "vmm/profile.h"
+
+typedef struct device_choice {
+  const char *driver;  /* "sim" or "cuda" */
+  const char *profile; /* sim: a built-in profile or a file */
+  uint64_t capacity;   /* sim: bytes; 0: the profile's */
+  bool backed;         /* sim: real memory behind the addresses */
+} device_choice;
+
+/* A device as it was chosen. */
+typedef struct device_model {
+  const char *driver;
+  vmm_profile *profile; /* sim */
+  const char *name;     /* "NVIDIA H200" */
+  const char *source;   /* where its latencies come from; NULL: they are measured */
+  uint64_t capacity;    /* bytes that a process can take */
+  uint64_t total;       /* bytes of the device, of which a fraction is a limit */
+  bool backed;
+} device_model;
+
+typedef struct device {
+  const device_model *model;
+  vmm_driver *raw;   /* the device itself */
+  vmm_driver *meter; /* around it: what a policy gets */
+} device;
+
+/* Checks the choice. On failure says why: usage (unknown driver or profile, bad capacity) or
+ * no device. Borrows the choice's strings. */
+exit_status device_model_load(const device_choice *choice, device_model *model, char *message,
+                              size_t message_size);
+void device_model_unload(device_model *model);
+
+/* A fresh device with a meter around it. */
+exit_status device_open(const device_model *model, device *opened, char *message, size_t message_size);
+/* Does the device hold nothing? If not, says what is left. */
+bool device_is_empty(const device *opened, char *message, size_t message_size);
+/* Bytes that the device holds for this process; false when it cannot tell. */
+bool device_held_bytes(const device *opened, uint64_t *bytes);
+/* The first failing driver call since the last clear; empty when there was none. */
+void device_error_format(const device *opened, char *text, size_t text_size);
+void device_error_clear(device *opened);
+void device_close(device *opened);
+
+#endif

@@ -1,0 +1,454 @@
+#include "harness/replay.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "vmm/meter.h"
+
+#define NO_ADDRESS UINT64_MAX /* the slot's request failed */
+
+typedef struct replay_slot {
+  vmm_address address; /* 0: empty, or a request of 0 bytes */
+  uint64_t size;
+  uint64_t pattern; /* what verification filled it with */
+  vmm_stream stream;
+} replay_slot;
+
+/* What the loop carries along. */
+typedef struct replay {
+  const replay_settings *settings;
+  replay_result *result;
+  device gpu;
+  policy *subject;
+  bool verify;
+  replay_slot *slots;
+  uint32_t slot_count;
+  uint64_t live_bytes;
+  uint64_t lap, lap_first; /* number of the lap, of its first event */
+  timeline *line;
+} replay;
+
+static bool fail(replay *run, exit_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static bool fail(replay *run, exit_status status, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(run->result->message, sizeof run->result->message, format, arguments);
+  va_end(arguments);
+  run->result->status = status;
+  return false;
+}
+
+static bool fail_no_memory(replay *run) {
+  return fail(run, EXIT_STATUS_CHECK_FAILED, "this machine has no memory left for the replay's own records");
+}
+
+/* A driver call or the policy failed where it must not. */
+static bool fail_call(replay *run, const trace_event *event, const char *verb, vmm_status status) {
+  char cause[256];
+  device_error_format(&run->gpu, cause, sizeof cause);
+  return fail(run, EXIT_STATUS_CHECK_FAILED,
+              "event %" PRIu64 ": to %s %" PRIu64 " bytes (id %" PRIu64 ") failed: %s (%s)%s%s",
+              run->result->events, verb, event->size, event->id, vmm_status_text(status),
+              vmm_status_name(status), cause[0] ? "; " : "", cause);
+}
+
+static bool grow_slots(replay *run, uint32_t slot) {
+  uint32_t count = run->slot_count ? run->slot_count : 1024;
+  while (count <= slot) {
+    if (count > UINT32_MAX / 2) return fail_no_memory(run);
+    count *= 2;
+  }
+  replay_slot *slots = realloc(run->slots, count * sizeof *slots);
+  if (!slots) return fail_no_memory(run);
+  memset(slots + run->slot_count, 0, (count - run->slot_count) * sizeof *slots);
+  run->slots = slots;
+  run->slot_count = count;
+  return true;
+}
+
+/* Sets the bit of the event that failed. */
+static bool note_failed_event(replay *run) {
+  replay_result *result = run->result;
+  uint64_t byte = result->events / 8;
+  if (byte >= result->failed_events_bytes) {
+    uint64_t size = (byte + 1) * 2;
+    uint8_t *bits = realloc(result->failed_events, size);
+    if (!bits) return fail_no_memory(run);
+    memset(bits + result->failed_events_bytes, 0, size - result->failed_events_bytes);
+    result->failed_events = bits;
+    result->failed_events_bytes = size;
+  }
+  result->failed_events[byte] = (uint8_t)(result->failed_events[byte] | 1u << result->events % 8);
+  return true;
+}
+
+static void describe_failure(replay *run, const trace_event *event) {
+  const pool_statistics *statistics = &run->subject->heap.statistics;
+  replay_failure *failure = &run->result->first_failure;
+  *failure = (replay_failure){
+      .number = run->result->events,
+      .lap = run->lap,
+      .event = run->result->events - run->lap_first,
+      .id = event->id,
+      .size = event->size,
+      .stream = event->stream,
+      .live_bytes = run->live_bytes,
+      .allocated_bytes = statistics->allocated_bytes.current,
+      .reserved_bytes = statistics->reserved_bytes.current,
+      .knows_largest_free = run->subject->class->largest_free != NULL,
+      .largest_free_bytes = policy_largest_free(run->subject),
+      .device_free_bytes = UINT64_MAX,
+  };
+  device_error_format(&run->gpu, failure->driver_error, sizeof failure->driver_error);
+  uint64_t held;
+  if (device_held_bytes(&run->gpu, &held)) failure->device_free_bytes = run->settings->model->capacity - held;
+}
+
+static bool fill(replay *run, replay_slot *slot, const trace_event *event) {
+  slot->pattern = run->result->events + 1;
+  vmm_status status = vmm_fill(run->gpu.raw, slot->address, slot->size, slot->stream, slot->pattern);
+  return status == VMM_SUCCESS || fail_call(run, event, "fill", status);
+}
+
+/* Names a live allocation whose addresses overlap, or says that there is none. */
+static void describe_overlap(const replay *run, const replay_slot *slot, char *text, size_t text_size) {
+  for (uint32_t i = 0; i < run->slot_count; i++) {
+    const replay_slot *other = &run->slots[i];
+    if (other == slot || other->address == 0 || other->address == NO_ADDRESS) continue;
+    if (other->address < slot->address + slot->size && slot->address < other->address + other->size) {
+      snprintf(text, text_size, "the %" PRIu64 " bytes of event %" PRIu64 " overlap it", other->size,
+               other->pattern - 1);
+      return;
+    }
+  }
+  snprintf(text, text_size, "no live allocation has addresses in common with it");
+}
+
+static bool verify(replay *run, const replay_slot *slot) {
+  vmm_mismatch mismatch;
+  vmm_status status =
+      vmm_verify(run->gpu.raw, slot->address, slot->size, slot->stream, slot->pattern, &mismatch);
+  if (status != VMM_SUCCESS) {
+    char cause[256];
+    device_error_format(&run->gpu, cause, sizeof cause);
+    return fail(run, EXIT_STATUS_CHECK_FAILED,
+                "event %" PRIu64 ": the memory of event %" PRIu64 " cannot be read: %s", run->result->events,
+                slot->pattern - 1, cause);
+  }
+  if (mismatch.wrong_words == 0) return true;
+  char overlap[128];
+  describe_overlap(run, slot, overlap, sizeof overlap);
+  return fail(run, EXIT_STATUS_CHECK_FAILED,
+              "event %" PRIu64 ": the %" PRIu64 " bytes that event %" PRIu64 " allocated at 0x%" PRIx64
+              " have changed: %" PRIu64 " wrong words, the first at offset %" PRIu64
+              ", expected 0x%016" PRIx64 ", found 0x%016" PRIx64 "; %s",
+              run->result->events, slot->size, slot->pattern - 1, slot->address, mismatch.wrong_words,
+              mismatch.first_offset, mismatch.expected, mismatch.found, overlap);
+}
+
+static bool allocate(replay *run, const trace_event *event) {
+  if (event->slot >= run->slot_count && !grow_slots(run, event->slot)) return false;
+  replay_slot *slot = &run->slots[event->slot];
+  vmm_address address;
+  vmm_status status = policy_alloc(run->subject, event->size, event->stream, &address);
+  if (status == VMM_OUT_OF_MEMORY) {
+    if (run->result->failed_allocs++ == 0) describe_failure(run, event);
+    device_error_clear(&run->gpu);
+    *slot = (replay_slot){.address = NO_ADDRESS};
+    return note_failed_event(run);
+  }
+  if (status != VMM_SUCCESS) return fail_call(run, event, "allocate", status);
+  *slot = (replay_slot){.address = address, .size = event->size, .stream = event->stream};
+  run->live_bytes += replay_live_size(event->size);
+  if (run->live_bytes > run->result->live_peak_bytes) run->result->live_peak_bytes = run->live_bytes;
+  return !run->verify || address == 0 || fill(run, slot, event);
+}
+
+static bool release(replay *run, uint32_t number, const trace_event *event) {
+  replay_slot *slot = &run->slots[number];
+  if (slot->address != NO_ADDRESS) {
+    if (run->verify && slot->address != 0 && !verify(run, slot)) return false;
+    vmm_status status = policy_free(run->subject, slot->address);
+    if (status != VMM_SUCCESS) return fail_call(run, event, "free", status);
+    run->live_bytes -= replay_live_size(slot->size);
+  }
+  slot->address = 0;
+  slot->size = 0;
+  return true;
+}
+
+static bool check(replay *run) {
+  char message[512];
+  if (policy_check(run->subject, message, sizeof message)) return true;
+  return fail(run, EXIT_STATUS_CHECK_FAILED, "event %" PRIu64 ": the policy's invariants do not hold: %s",
+              run->result->events, message);
+}
+
+static bool replay_event(replay *run, const trace_event *event) {
+  if (event->kind == TRACE_ALLOC) {
+    if (!allocate(run, event)) return false;
+  } else if (event->kind == TRACE_FREE) {
+    if (event->slot < run->slot_count && !release(run, event->slot, event)) return false;
+  } else {
+    return true;
+  }
+  /* A policy that asked, was refused and helped itself leaves an error that is nobody's. */
+  if (run->gpu.raw->error.status != VMM_SUCCESS) device_error_clear(&run->gpu);
+  uint64_t held;
+  if (device_held_bytes(&run->gpu, &held) && held > run->result->device_peak_bytes)
+    run->result->device_peak_bytes = held;
+  if (run->settings->check && !check(run)) return false;
+  if (run->line) {
+    const pool_statistics *statistics = &run->subject->heap.statistics;
+    timeline_point point = {run->result->events, event->time_us, run->live_bytes,
+                            statistics->allocated_bytes.current, statistics->reserved_bytes.current};
+    timeline_add(run->line, &point);
+  }
+  run->result->events++;
+  return true;
+}
+
+/* Frees what the trace left alive, in the order of its slots. */
+static bool free_all(replay *run) {
+  for (uint32_t i = 0; i < run->slot_count; i++) {
+    if (run->slots[i].address == 0) continue;
+    const trace_event event = {.kind = TRACE_FREE, .slot = i, .size = run->slots[i].size};
+    if (!release(run, i, &event)) return false;
+    if (run->settings->check && !check(run)) return false;
+  }
+  return true;
+}
+
+static bool verify_all(replay *run) {
+  for (uint32_t i = 0; run->verify && i < run->slot_count; i++) {
+    const replay_slot *slot = &run->slots[i];
+    if (slot->address != 0 && slot->address != NO_ADDRESS && !verify(run, slot)) return false;
+  }
+  return true;
+}
+
+static void count_calls(const replay *run, uint64_t *calls, uint64_t *nanoseconds) {
+  *calls = *nanoseconds = 0;
+  for (unsigned call = 0; call < VMM_CALL_COUNT; call++) {
+    vmm_meter_call counts;
+    vmm_meter_get(run->gpu.meter, (vmm_call)call, &counts);
+    *calls += counts.count;
+    *nanoseconds += counts.total_ns;
+  }
+}
+
+static void record_lap(replay *run) {
+  const pool_heap *heap = &run->subject->heap;
+  replay_result *result = run->result;
+  replay_lap *lap = &result->laps[result->lap_count++];
+  *lap = (replay_lap){
+      .events = result->events - run->lap_first,
+      .failed_allocs = result->failed_allocs,
+      .allocated_bytes = heap->statistics.allocated_bytes.current,
+      .reserved_bytes = heap->statistics.reserved_bytes.current,
+      .address_bytes = heap->reserved_address_bytes,
+      .segments = heap->statistics.segments.current,
+      .chunks = heap->chunk_count,
+      .ranges = heap->range_count,
+      .split_blocks = heap->statistics.inactive_split.current,
+      .largest_free_bytes = policy_largest_free(run->subject),
+  };
+  count_calls(run, &lap->driver_calls, &lap->driver_ns);
+  for (const replay_lap *earlier = result->laps; earlier < lap; earlier++) {
+    lap->driver_calls -= earlier->driver_calls;
+    lap->driver_ns -= earlier->driver_ns;
+    lap->failed_allocs -= earlier->failed_allocs;
+  }
+}
+
+/* Before the memory of the last lap is given back. */
+static void record_totals(replay *run) {
+  replay_result *result = run->result;
+  const pool_heap *heap = &run->subject->heap;
+  result->statistics = heap->statistics;
+  if (!device_held_bytes(&run->gpu, &result->device_held_bytes)) {
+    result->device_held_bytes = result->device_peak_bytes = UINT64_MAX;
+  }
+  for (unsigned call = 0; call < VMM_CALL_COUNT; call++) {
+    vmm_meter_call counts;
+    vmm_meter_get(run->gpu.meter, (vmm_call)call, &counts);
+    result->calls[call] = (replay_call){counts.count, counts.failures, counts.total_ns,
+                                        vmm_meter_percentile(run->gpu.meter, (vmm_call)call, 0.5),
+                                        vmm_meter_percentile(run->gpu.meter, (vmm_call)call, 0.99)};
+  }
+  count_calls(run, &result->driver_calls, &result->driver_ns);
+  result->operation_count = heap->operation_count;
+  memcpy(result->operations, heap->operations, sizeof result->operations);
+  size_t counters = policy_counters(run->subject, result->counters, REPLAY_COUNTERS);
+  result->counter_count = counters < REPLAY_COUNTERS ? counters : REPLAY_COUNTERS;
+}
+
+static bool fail_trace(replay *run, const trace_error *error) {
+  run->result->trace_failed = true;
+  return fail(run, error->status == TRACE_NO_MEMORY ? EXIT_STATUS_CHECK_FAILED : EXIT_STATUS_USAGE, "%s",
+              error->message);
+}
+
+static bool replay_lap_events(replay *run, event_source *source, progress *shown) {
+  replay_result *result = run->result;
+  trace_error error;
+  run->lap_first = result->events;
+  if (event_source_rewind(source, &error) != TRACE_OK) return fail_trace(run, &error);
+  while (true) {
+    const trace_event *events;
+    size_t count;
+    trace_status status = event_source_next(source, &events, &count, &error);
+    if (status == TRACE_END) return true;
+    if (status != TRACE_OK) return fail_trace(run, &error);
+    uint64_t begin_ns = progress_clock_ns();
+    for (size_t i = 0; i < count; i++) {
+      if (!replay_event(run, &events[i])) return false;
+    }
+    result->host_ns += progress_clock_ns() - begin_ns;
+    double share = event_source_progress(source);
+    if (share >= 0) share = ((double)(run->lap - 1) + share) / (double)run->settings->laps;
+    progress_update(shown, share, result->events, run->subject->heap.statistics.reserved_bytes.current);
+  }
+}
+
+/* Numbers that cannot be true, whoever got them wrong. */
+static bool check_sanity(replay *run) {
+  const replay_result *result = run->result;
+  const policy *subject = run->subject;
+  if (subject->class->capabilities & POLICY_NO_MEMORY || subject->heap.memory_elsewhere) return true;
+  const pool_statistics *statistics = &result->statistics;
+  if (statistics->allocated_bytes.peak > run->settings->model->capacity) {
+    return fail(run, EXIT_STATUS_CHECK_FAILED,
+                "this cannot be true: %" PRIu64 " bytes were allocated on a device of %" PRIu64,
+                statistics->allocated_bytes.peak, run->settings->model->capacity);
+  }
+  if (statistics->reserved_bytes.current > result->device_held_bytes) {
+    return fail(run, EXIT_STATUS_CHECK_FAILED,
+                "this cannot be true: the policy reserves %" PRIu64
+                " bytes, but the device gave out %" PRIu64,
+                statistics->reserved_bytes.current, result->device_held_bytes);
+  }
+  return true;
+}
+
+static bool replay_laps(replay *run, event_source *source, progress *shown) {
+  for (run->lap = 1; run->lap <= run->settings->laps; run->lap++) {
+    if (!replay_lap_events(run, source, shown)) return false;
+    if (run->lap == run->settings->laps) {
+      record_totals(run);
+      if (!check_sanity(run) || !verify_all(run)) return false;
+    }
+    if (run->settings->laps > 1 && !free_all(run)) return false;
+    record_lap(run);
+  }
+  return true;
+}
+
+/* What may not grow from lap to lap once the second has been played. */
+static void find_drift(replay_result *result) {
+  for (uint64_t i = 2; i < result->lap_count; i++) {
+    const replay_lap *second = &result->laps[1], *lap = &result->laps[i];
+    const struct {
+      const char *name;
+      uint64_t before, after;
+    } numbers[] = {{"reserved bytes", second->reserved_bytes, lap->reserved_bytes},
+                   {"allocated bytes", second->allocated_bytes, lap->allocated_bytes},
+                   {"reserved address bytes", second->address_bytes, lap->address_bytes},
+                   {"segments", second->segments, lap->segments},
+                   {"chunks", second->chunks, lap->chunks},
+                   {"address ranges", second->ranges, lap->ranges},
+                   {"split free blocks", second->split_blocks, lap->split_blocks}};
+    for (size_t j = 0; j < sizeof numbers / sizeof *numbers; j++) {
+      if (numbers[j].after <= numbers[j].before) continue;
+      snprintf(result->drift, sizeof result->drift,
+               "%s grew from %" PRIu64 " after lap 2 to %" PRIu64 " after lap %" PRIu64, numbers[j].name,
+               numbers[j].before, numbers[j].after, i + 1);
+      return;
+    }
+  }
+}
+
+static bool prepare(replay *run, const policy_spec *spec) {
+  replay_result *result = run->result;
+  char message[REPLAY_MESSAGE];
+  result->laps = calloc(run->settings->laps, sizeof *result->laps);
+  if (!result->laps) return fail_no_memory(run);
+  if (run->settings->timeline_points > 0) {
+    run->line = timeline_create(run->settings->timeline_points);
+    if (!run->line) return fail_no_memory(run);
+  }
+  exit_status opened = device_open(run->settings->model, &run->gpu, message, sizeof message);
+  if (opened != EXIT_STATUS_DONE) return fail(run, opened, "%s", message);
+  vmm_status status =
+      policy_create(spec, run->gpu.meter, run->settings->limit, &run->subject, message, sizeof message);
+  if (status == VMM_SUCCESS) return true;
+  exit_status kind = status == VMM_INVALID_VALUE   ? EXIT_STATUS_USAGE
+                     : status == VMM_OUT_OF_MEMORY ? EXIT_STATUS_OUT_OF_MEMORY
+                                                   : EXIT_STATUS_CHECK_FAILED;
+  return fail(run, kind, "%s", message);
+}
+
+static bool keep_timeline(replay *run) {
+  replay_result *result = run->result;
+  if (!run->line) return true;
+  size_t room = run->settings->timeline_points;
+  result->timeline =
+      malloc((room > TIMELINE_LEAST_POINTS ? room : TIMELINE_LEAST_POINTS) * sizeof *result->timeline);
+  if (!result->timeline) return fail_no_memory(run);
+  result->timeline_count = timeline_points(run->line, result->timeline);
+  return true;
+}
+
+/* Gives everything back and sees that the device is empty. */
+static void finish(replay *run) {
+  replay_result *result = run->result;
+  policy_destroy(run->subject);
+  char left[512];
+  if (run->gpu.raw && !device_is_empty(&run->gpu, left, sizeof left)) {
+    size_t used = strlen(result->message);
+    snprintf(result->message + used, sizeof result->message - used,
+             "%sthe policy was destroyed and leaks: %s", used ? "; " : "", left);
+    result->status = EXIT_STATUS_CHECK_FAILED;
+    result->complete = false;
+  }
+  device_close(&run->gpu);
+  timeline_destroy(run->line);
+  free(run->slots);
+}
+
+void replay_run(event_source *source, const policy_spec *spec, const replay_settings *settings,
+                progress *shown, replay_result *result) {
+  memset(result, 0, sizeof *result);
+  result->spec = spec;
+  replay run = {.settings = settings, .result = result};
+  run.verify = settings->verify && !(spec->class->capabilities & POLICY_NO_MEMORY);
+  if (prepare(&run, spec) && replay_laps(&run, source, shown) && keep_timeline(&run)) {
+    result->complete = true;
+    if (result->failed_allocs > 0) result->status = EXIT_STATUS_OUT_OF_MEMORY;
+    find_drift(result);
+    if (result->drift[0]) result->status = EXIT_STATUS_CHECK_FAILED;
+  }
+  finish(&run);
+}
+
+void replay_result_free(replay_result *result) {
+  free(result->laps);
+  free(result->failed_events);
+  free(result->timeline);
+  memset(result, 0, sizeof *result);
+}
+
+bool replay_served(const replay_result *result, uint64_t number) {
+  if (number >= result->events) return false;
+  uint64_t byte = number / 8;
+  return byte >= result->failed_events_bytes || !(result->failed_events[byte] >> number % 8 & 1);
+}
+
+double replay_utilization(const replay_result *result) {
+  uint64_t reserved = result->statistics.reserved_bytes.peak;
+  return reserved > 0 ? (double)result->live_peak_bytes / (double)reserved : -1;
+}

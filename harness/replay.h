@@ -1,0 +1,105 @@
+/* One replay: one trace through one policy over one fresh device, and everything that is
+ * measured on the way. docs/numbers.md defines each number. */
+#ifndef LAKEBED_HARNESS_REPLAY_H
+#define LAKEBED_HARNESS_REPLAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "harness/device.h"
+#include "harness/event_source.h"
+#include "harness/exit_status.h"
+#include "harness/progress.h"
+#include "harness/timeline.h"
+#include "policies/policy.h"
+
+typedef struct replay_settings {
+  const device_model *model;
+  uint64_t limit;         /* most bytes a policy may hold; UINT64_MAX: none */
+  uint64_t laps;          /* times the trace is replayed, at least 1 */
+  bool check;             /* the policy's invariants after every event */
+  bool verify;            /* every allocation is filled, and compared before its free */
+  size_t timeline_points; /* 0: no timeline */
+} replay_settings;
+
+/* What one kind of driver call cost. */
+typedef struct replay_call {
+  uint64_t count, failures;
+  uint64_t total_ns, p50_ns, p99_ns;
+} replay_call;
+
+/* A lap's end: with several laps after all has been freed, else as the trace leaves it. */
+typedef struct replay_lap {
+  uint64_t events;
+  uint64_t failed_allocs;
+  uint64_t driver_calls, driver_ns; /* of this lap alone */
+  uint64_t allocated_bytes, reserved_bytes, address_bytes;
+  uint64_t segments, chunks, ranges;
+  uint64_t split_blocks; /* free blocks with a neighbour */
+  uint64_t largest_free_bytes;
+} replay_lap;
+
+/* The first request that found no memory, and how things stood. */
+typedef struct replay_failure {
+  uint64_t number;     /* over all laps, from 0: what replay_served takes */
+  uint64_t lap, event; /* event: within the lap, from 0 */
+  uint64_t id, size;
+  uint32_t stream;
+  uint64_t live_bytes, allocated_bytes, reserved_bytes, largest_free_bytes;
+  bool knows_largest_free;    /* the policy can say */
+  uint64_t device_free_bytes; /* UINT64_MAX: the device does not say */
+  char driver_error[256];     /* empty: the driver was not asked, or agreed */
+} replay_failure;
+
+enum { REPLAY_COUNTERS = 64, REPLAY_MESSAGE = 1024 };
+
+typedef struct replay_result {
+  const policy_spec *spec;      /* borrowed */
+  exit_status status;           /* DONE, OUT_OF_MEMORY: went to the end; else it failed */
+  bool complete;                /* all events were replayed and the numbers hold */
+  bool trace_failed;            /* the trace cannot be read to its end */
+  char message[REPLAY_MESSAGE]; /* why it failed */
+
+  uint64_t events; /* replayed: allocations and frees, all laps */
+  uint64_t live_peak_bytes;
+  uint64_t failed_allocs;
+  pool_statistics statistics; /* before the last lap's memory was given back */
+  uint64_t device_held_bytes; /* by the device's own account, at the same time; UINT64_MAX: it has none */
+  uint64_t device_peak_bytes; /* the most of it after an event */
+  replay_call calls[VMM_CALL_COUNT];
+  uint64_t driver_calls, driver_ns;
+  uint64_t host_ns; /* wall time of the replay loop, reading left out */
+  pool_operation operations[POOL_OPERATION_LIMIT];
+  unsigned operation_count;
+  policy_counter counters[REPLAY_COUNTERS];
+  size_t counter_count;
+
+  replay_lap *laps;
+  uint64_t lap_count;
+  char drift[256]; /* what grew from lap 2 on; empty: nothing */
+
+  replay_failure first_failure; /* when failed_allocs > 0 */
+  uint8_t *failed_events;       /* a bit an event */
+  uint64_t failed_events_bytes;
+
+  timeline_point *timeline;
+  size_t timeline_count;
+} replay_result;
+
+/* Replays the source, from its beginning, through a policy. Never stops the program: what goes
+ * wrong is in the result, which the caller frees. */
+void replay_run(event_source *source, const policy_spec *spec, const replay_settings *settings,
+                progress *shown, replay_result *result);
+void replay_result_free(replay_result *result);
+
+/* Did this run serve the request with this number? */
+bool replay_served(const replay_result *result, uint64_t number);
+
+/* Peak live over peak reserved; negative where nothing was reserved. */
+double replay_utilization(const replay_result *result);
+
+/* The project's measure of a live request: its size rounded up to 512 bytes. */
+static inline uint64_t replay_live_size(uint64_t size) { return (size + 511) & ~UINT64_C(511); }
+
+#endif

@@ -1,0 +1,43 @@
+/* What is written about replays: for people, as JSON, as CSV. */
+#ifndef LAKEBED_HARNESS_REPLAY_OUTPUT_H
+#define LAKEBED_HARNESS_REPLAY_OUTPUT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "harness/replay.h"
+
+/* All runs over one trace. */
+typedef struct replay_group {
+  const char *path;
+  const replay_settings *settings;
+  trace_summary summary;
+  bool has_summary; /* the trace was read to its end */
+  const replay_result *results;
+  size_t count;
+  bool host_timing;
+} replay_group;
+
+/* The last part of a path. */
+const char *replay_trace_name(const char *path);
+/* "frag_limit=2MiB,chunk=2MiB": every option with its value; "none" without options. Cut at text_size. */
+void replay_options_text(const policy_spec *spec, char *text, size_t text_size);
+
+/* Header, table and notes. details: also each policy's calls, operations and counters. */
+void replay_report_print(const replay_group *group, bool details, FILE *stream);
+
+/* Appends an object a run to an array. Returns false when there is no memory. */
+bool replay_json_append(json_t *array, const replay_group *group);
+
+void replay_csv_header(FILE *stream, bool host_timing);
+/* A row a run; cells without a value are empty. */
+void replay_csv_rows(const replay_group *group, FILE *stream);
+
+void replay_timeline_header(FILE *stream);
+void replay_timeline_rows(const replay_group *group, FILE *stream);
+
+/* Writes a CSV field, quoted when it must be. */
+void replay_csv_field(FILE *stream, const char *text);
+
+#endif

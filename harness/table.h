@@ -1,0 +1,25 @@
+/* A table of text for people: columns as wide as their widest cell. */
+#ifndef LAKEBED_HARNESS_TABLE_H
+#define LAKEBED_HARNESS_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+enum { TABLE_COLUMNS = 16, TABLE_CELL = 256 };
+
+typedef struct table table;
+
+/* columns: at most TABLE_COLUMNS titles; one that begins with '<' (not printed) has its
+ * cells on the left, the others on the right. NULL when the host has no memory. */
+table *table_create(const char *const *titles, size_t columns);
+/* Adds a row; its cells are empty until table_cell fills them. */
+void table_row(table *rows);
+/* Fills the next cell of the last row, cut at TABLE_CELL bytes. */
+void table_cell(table *rows, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Prints titles, a rule and the rows. Returns false when a row was lost for want of memory. */
+bool table_print(const table *rows, FILE *stream);
+/* Accepts NULL, as do all of the above. */
+void table_destroy(table *rows);
+
+#endif
