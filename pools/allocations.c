@@ -125,6 +125,23 @@ static vmm_status pending_reserve(pool_heap *heap, vmm_stream stream) {
   return VMM_SUCCESS;
 }
 
+/* Drops the streams recorded for an address, the first capacity of them to streams. */
+static uint32_t forget_uses(pool_heap *heap, vmm_address address, vmm_stream *streams, uint32_t capacity) {
+  uint32_t count = 0;
+  for (pool_stream_use **link = &heap->stream_uses; *link;) {
+    pool_stream_use *use = *link;
+    if (use->address != address) {
+      link = &use->next;
+      continue;
+    }
+    if (count < capacity) streams[count] = use->stream;
+    count++;
+    *link = use->next;
+    free(use);
+  }
+  return count;
+}
+
 /* Records one event for each stream that uses the allocation; all or none. */
 static vmm_status defer(pool_heap *heap, pool_allocation *allocation) {
   for (pool_stream_use *use = heap->stream_uses; use; use = use->next) {
@@ -149,15 +166,7 @@ static vmm_status defer(pool_heap *heap, pool_allocation *allocation) {
     queue->count++;
     allocation->pending_events++;
   }
-  for (pool_stream_use **link = &heap->stream_uses; *link;) {
-    pool_stream_use *use = *link;
-    if (use->address != allocation->address) {
-      link = &use->next;
-      continue;
-    }
-    *link = use->next;
-    free(use);
-  }
+  forget_uses(heap, allocation->address, NULL, 0);
   heap->pending_count++;
   return VMM_SUCCESS;
 }
@@ -172,6 +181,21 @@ bool pool_heap_take_back(pool_heap *heap, pool_allocation *allocation, pool_allo
   count_freed(heap, allocation);
   forget(heap, allocation, taken);
   return true;
+}
+
+uint32_t pool_heap_recorded_streams(const pool_heap *heap, const pool_allocation *allocation) {
+  uint32_t count = 0;
+  if (!allocation->used_elsewhere) return 0;
+  for (const pool_stream_use *use = heap->stream_uses; use; use = use->next) count += use->address == allocation->address;
+  return count;
+}
+
+uint32_t pool_heap_take_back_with_streams(pool_heap *heap, pool_allocation *allocation, pool_allocation *taken,
+                                          vmm_stream *streams, uint32_t capacity) {
+  uint32_t count = allocation->used_elsewhere ? forget_uses(heap, allocation->address, streams, capacity) : 0;
+  count_freed(heap, allocation);
+  forget(heap, allocation, taken);
+  return count;
 }
 
 bool pool_heap_next_complete(pool_heap *heap, bool wait, pool_allocation *taken) {

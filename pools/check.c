@@ -102,37 +102,74 @@ static bool claim_allocation(const pool_heap *heap, const pool_allocation *alloc
   return true;
 }
 
+static bool check_sum(const char *what, uint64_t counted, uint64_t found, char *message, size_t message_size) {
+  if (counted == found) return true;
+  return broken(message, message_size, "%s says %" PRIu64 ", the sum is %" PRIu64, what, counted, found);
+}
+
+/* There is a mapping of a chunk that the heap does not hold; those that it holds are marked. */
+static bool name_chunk_not_held(const pool_heap *heap, char *message, size_t message_size) {
+  for (const pool_range *range = heap->ranges; range; range = range->next) {
+    for (uint64_t i = 0; i < range->size / range->unit; i++) {
+      const pool_chunk *chunk = range->slots[i].chunk;
+      if (!chunk || chunk->claimed == UINT32_MAX) continue;
+      return broken(message, message_size, "range 0x%" PRIx64 " maps chunk %" PRIu64 ", which the heap does not hold, at 0x%" PRIx64,
+                    range->address, chunk->handle, range->address + i * range->unit);
+    }
+  }
+  return broken(message, message_size, "a chunk is mapped that the heap does not hold");
+}
+
+/* A slot that begins a chunk begins a whole one; one inside a chunk follows the slot before it. */
+static bool slot_in_order(const pool_range *range, uint64_t i) {
+  const pool_slot *slot = &range->slots[i];
+  if (slot->offset == 0) return slot->chunk->size <= range->size - i * range->unit;
+  return i > 0 && slot[-1].chunk == slot->chunk && slot[-1].offset + 1 == slot->offset &&
+         slot->offset < slot->chunk->size / range->unit;
+}
+
 /* Mapping counts of every chunk equal what the ranges show; nothing mapped that is not held. */
 static bool check_mappings(pool_heap *heap, char *message, size_t message_size) {
-  uint64_t chunks = 0;
+  uint64_t chunks = 0, held = 0, found = 0;
   for (pool_chunk *chunk = heap->chunks; chunk; chunk = chunk->next, chunks++) chunk->claimed = 0;
   if (chunks != heap->chunk_count) return broken(message, message_size, "the heap counts %" PRIu64 " chunks and holds %" PRIu64, heap->chunk_count, chunks);
-  for (pool_range *range = heap->ranges; range; range = range->next) {
+  uint64_t ranges = 0;
+  for (pool_range *range = heap->ranges; range; range = range->next, ranges++) {
     uint64_t mapped = 0;
     for (uint64_t i = 0; mapped < range->mapped && i < range->size / range->unit; i++) {
       const pool_slot *slot = &range->slots[i];
       if (!slot->chunk) continue;
       mapped += range->unit;
-      if (slot->offset == 0) slot->chunk->claimed++;
+      if (!slot_in_order(range, i)) {
+        return broken(message, message_size, "range 0x%" PRIx64 " maps part of chunk %" PRIu64 " out of order at 0x%" PRIx64,
+                      range->address, slot->chunk->handle, range->address + i * range->unit);
+      }
+      if (slot->offset == 0) {
+        slot->chunk->claimed++;
+        found++;
+      }
     }
     if (mapped != range->mapped) {
       return broken(message, message_size, "range 0x%" PRIx64 " counts %" PRIu64 " mapped bytes and maps %" PRIu64,
                     range->address, range->mapped, mapped);
     }
   }
+  if (ranges != heap->range_count) return broken(message, message_size, "the heap counts %" PRIu64 " ranges and holds %" PRIu64, heap->range_count, ranges);
+  uint64_t stranded = 0;
   for (pool_chunk *chunk = heap->chunks; chunk; chunk = chunk->next) {
     if (chunk->claimed != chunk->mappings) {
       return broken(message, message_size, "chunk %" PRIu64 " counts %" PRIu32 " mappings and has %" PRIu32,
                     chunk->handle, chunk->mappings, chunk->claimed);
     }
     if (!chunk->owner) return broken(message, message_size, "chunk %" PRIu64 " has no owner", chunk->handle);
+    if (chunk->owner == heap) stranded += chunk->size;
+    held += chunk->claimed;
   }
-  return true;
-}
-
-static bool check_sum(const char *what, uint64_t counted, uint64_t found, char *message, size_t message_size) {
-  if (counted == found) return true;
-  return broken(message, message_size, "%s says %" PRIu64 ", the sum is %" PRIu64, what, counted, found);
+  if (held != found) {
+    for (pool_chunk *chunk = heap->chunks; chunk; chunk = chunk->next) chunk->claimed = UINT32_MAX;
+    return name_chunk_not_held(heap, message, message_size);
+  }
+  return check_sum("stranded bytes", heap->stranded_bytes, stranded, message, message_size);
 }
 
 static bool check_allocations(pool_heap *heap, const span *spans, size_t span_count, claims *all, char *message,

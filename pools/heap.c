@@ -55,11 +55,8 @@ static vmm_status range_unmap_all(pool_heap *heap, pool_range *range) {
   return first;
 }
 
-vmm_status pool_heap_fini(pool_heap *heap) {
+static vmm_status return_everything(pool_heap *heap) {
   vmm_status first = VMM_SUCCESS;
-  /* Memory goes back while kernels may still use it unless the host has waited: unmap does not wait. */
-  if (heap->ranges || heap->pending_count > 0) keep_first(&first, vmm_synchronize(heap->driver));
-  heap_forget_pending(heap);
   for (pool_range *range = heap->ranges, *next; range; range = next) {
     next = range->next;
     keep_first(&first, range_unmap_all(heap, range));
@@ -73,8 +70,28 @@ vmm_status pool_heap_fini(pool_heap *heap) {
     next = segment->next;
     keep_first(&first, pool_segment_free(heap, segment));
   }
+  return first;
+}
+
+/* The host's memory goes, whatever the device still holds. */
+static void forget_everything(pool_heap *heap) {
+  for (pool_range *range; (range = heap->ranges); free(range)) {
+    heap->ranges = range->next;
+    free(range->slots);
+  }
+  for (pool_chunk *chunk; (chunk = heap->chunks); free(chunk)) heap->chunks = chunk->next;
+  for (pool_segment *segment; (segment = heap->segments); free(segment)) heap->segments = segment->next;
   free(heap->allocations.entries);
   heap->allocations = (pool_allocation_map){0};
+}
+
+vmm_status pool_heap_fini(pool_heap *heap) {
+  vmm_status first = VMM_SUCCESS;
+  /* Memory goes back while kernels may still use it unless the host has waited: unmap does not wait. */
+  if (heap->ranges || heap->pending_count > 0) keep_first(&first, vmm_synchronize(heap->driver));
+  heap_forget_pending(heap);
+  for (int attempt = 0; attempt < 2; attempt++) keep_first(&first, return_everything(heap));
+  forget_everything(heap);
   return first;
 }
 
@@ -127,13 +144,12 @@ vmm_status pool_chunk_create(pool_heap *heap, uint64_t size, void *owner, pool_c
   return VMM_SUCCESS;
 }
 
-vmm_status pool_chunks_create(pool_heap *heap, uint64_t size, uint64_t count, void *owner, pool_chunk **chunks) {
-  if (!heap->limit_is_policys && (size > UINT64_MAX / count || !pool_heap_within_limit(heap, size * count))) {
-    return VMM_OUT_OF_MEMORY;
-  }
+/* All or none. sizes: one for each, or NULL for size. */
+static vmm_status create_batch(pool_heap *heap, const uint64_t *sizes, uint64_t size, uint64_t count, void *owner,
+                               pool_chunk **chunks) {
   pool_statistic reserved_before = heap->statistics.reserved_bytes;
   for (uint64_t i = 0; i < count; i++) {
-    vmm_status status = pool_chunk_create(heap, size, owner, &chunks[i]);
+    vmm_status status = pool_chunk_create(heap, sizes ? sizes[i] : size, owner, &chunks[i]);
     if (status == VMM_SUCCESS) continue;
     bool all_returned = true;
     while (i > 0) all_returned &= pool_chunk_release(heap, chunks[--i]) == VMM_SUCCESS;
@@ -145,6 +161,18 @@ vmm_status pool_chunks_create(pool_heap *heap, uint64_t size, uint64_t count, vo
   return VMM_SUCCESS;
 }
 
+vmm_status pool_chunks_create(pool_heap *heap, uint64_t size, uint64_t count, void *owner, pool_chunk **chunks) {
+  if (!heap->limit_is_policys && (size > UINT64_MAX / count || !pool_heap_within_limit(heap, size * count))) {
+    return VMM_OUT_OF_MEMORY;
+  }
+  return create_batch(heap, NULL, size, count, owner, chunks);
+}
+
+vmm_status pool_chunks_create_sizes(pool_heap *heap, const uint64_t *sizes, uint64_t count, void *owner,
+                                    pool_chunk **chunks) {
+  return create_batch(heap, sizes, 0, count, owner, chunks);
+}
+
 vmm_status pool_chunk_release(pool_heap *heap, pool_chunk *chunk) {
   if (chunk->mappings != 0) return VMM_INVALID_VALUE;
   vmm_status status = vmm_release(heap->driver, chunk->handle);
@@ -154,6 +182,15 @@ vmm_status pool_chunk_release(pool_heap *heap, pool_chunk *chunk) {
   LIST_REMOVE(heap->chunks, chunk);
   free(chunk);
   return VMM_SUCCESS;
+}
+
+vmm_status pool_chunk_give_up(pool_heap *heap, pool_chunk *chunk) {
+  vmm_status status = pool_chunk_release(heap, chunk);
+  if (status != VMM_SUCCESS) {
+    chunk->owner = heap;
+    heap->stranded_bytes += chunk->size;
+  }
+  return status;
 }
 
 vmm_status pool_range_reserve(pool_heap *heap, uint64_t size, uint64_t unit, pool_range **range) {
@@ -230,7 +267,11 @@ vmm_status pool_range_map(pool_heap *heap, pool_range *range, uint64_t offset, p
     }
     return VMM_SUCCESS;
   }
-  if (done > 0 && vmm_unmap(heap->driver, range->address + offset, done) != VMM_SUCCESS) {
+  bool undone = done == 0;
+  for (int attempt = 0; !undone && attempt < 2; attempt++) {
+    undone = vmm_unmap(heap->driver, range->address + offset, done) == VMM_SUCCESS;
+  }
+  if (!undone) {
     /* What could not be undone is recorded as it is, so that the end of the heap tries again. */
     for (uint64_t i = 0; done > 0; i++) {
       slots_set(range, offset, chunks[i]);

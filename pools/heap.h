@@ -114,6 +114,7 @@ struct pool_heap {
   pool_range *ranges;
   uint64_t chunk_count;
   uint64_t range_count;
+  uint64_t stranded_bytes; /* of chunks given up that the driver did not take back; their owner is the heap */
   uint64_t reserved_address_bytes;
 
   pool_allocation_map allocations;
@@ -137,7 +138,8 @@ struct pool_heap {
  * if it is to use chunks. limit: UINT64_MAX for none. */
 vmm_status pool_heap_init(pool_heap *heap, vmm_driver *driver, bool uses_chunks, uint64_t limit);
 /* Returns everything to the driver: waits for the device if frees are pending, then
- * unmaps, releases and frees. Goes on past failures and returns the first. */
+ * unmaps, releases and frees. What the driver refuses is tried once more, then forgotten;
+ * returns the first failure. */
 vmm_status pool_heap_fini(pool_heap *heap);
 
 /* Would taking size more bytes keep to the limit? */
@@ -153,8 +155,14 @@ vmm_status pool_segment_free(pool_heap *heap, pool_segment *segment);
 vmm_status pool_chunk_create(pool_heap *heap, uint64_t size, void *owner, pool_chunk **chunk);
 /* The same, count times, all or none; chunks has room for count. */
 vmm_status pool_chunks_create(pool_heap *heap, uint64_t size, uint64_t count, void *owner, pool_chunk **chunks);
+/* The same with a size for each. */
+vmm_status pool_chunks_create_sizes(pool_heap *heap, const uint64_t *sizes, uint64_t count, void *owner,
+                                    pool_chunk **chunks);
 /* The chunk must be mapped nowhere, else INVALID_VALUE. */
 vmm_status pool_chunk_release(pool_heap *heap, pool_chunk *chunk);
+/* The same for a chunk that nobody will ask for again: if it cannot be released, because the
+ * driver refuses or a mapping could not be undone, the heap is its owner until the end. */
+vmm_status pool_chunk_give_up(pool_heap *heap, pool_chunk *chunk);
 
 /* One cuMemAddressReserve. unit: every chunk mapped here is a multiple of it. */
 vmm_status pool_range_reserve(pool_heap *heap, uint64_t size, uint64_t unit, pool_range **range);
@@ -180,6 +188,12 @@ pool_allocation *pool_heap_find(pool_heap *heap, vmm_address address);
  * use it: it stays active until pool_heap_next_complete returns it. *status is a
  * failure, and nothing has changed, when an event could not be recorded. */
 bool pool_heap_take_back(pool_heap *heap, pool_allocation *allocation, pool_allocation *taken, vmm_status *status);
+/* For policies that reuse memory in stream order and wait on no events of their own: forgets
+ * the live allocation at once. The streams recorded for it go to streams, at most capacity; returns how many. */
+uint32_t pool_heap_take_back_with_streams(pool_heap *heap, pool_allocation *allocation, pool_allocation *taken,
+                                          vmm_stream *streams, uint32_t capacity);
+/* How many streams were recorded for a live allocation. */
+uint32_t pool_heap_recorded_streams(const pool_heap *heap, const pool_allocation *allocation);
 /* A stream other than the allocation's own uses it. */
 vmm_status pool_heap_record_stream(pool_heap *heap, vmm_address address, vmm_stream stream);
 /* The next freed allocation whose events have all completed, if any. wait: the host
