@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Freed ids beyond this many may be forgotten: a double free then reads as a free of an id never seen. */
-enum { REMEMBERED_FREED_IDS = 256 * 1024, MOST_STREAMS = 1024 * 1024 };
+enum { REMEMBERED_FREED_IDS = 32 * 1024, MOST_STREAMS = 1024 * 1024 };
 
 #define NO_SLOT UINT32_MAX
 #define MOST_SLOTS (UINT32_MAX - 2)
