@@ -89,7 +89,7 @@ static void forget(pool_heap *heap, pool_allocation *allocation, pool_allocation
 
 vmm_status pool_heap_record_stream(pool_heap *heap, vmm_address address, vmm_stream stream) {
   pool_allocation *allocation = pool_heap_find(heap, address);
-  if (!allocation) return VMM_INVALID_VALUE;
+  if (!allocation || stream >= POOL_STREAM_LIMIT) return VMM_INVALID_VALUE;
   if (allocation->stream == stream) return VMM_SUCCESS;
   for (pool_stream_use *use = allocation->used_elsewhere ? heap->stream_uses : NULL; use; use = use->next) {
     if (use->address == address && use->stream == stream) return VMM_SUCCESS;

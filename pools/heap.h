@@ -19,6 +19,9 @@
 #include "pools/statistics.h"
 #include "vmm/driver.h"
 
+/* Streams are indices into tables: from here on they are taken for nonsense. */
+#define POOL_STREAM_LIMIT UINT32_C(65536)
+
 typedef struct pool_segment pool_segment;
 typedef struct pool_chunk pool_chunk;
 typedef struct pool_range pool_range;
@@ -194,7 +197,7 @@ uint32_t pool_heap_take_back_with_streams(pool_heap *heap, pool_allocation *allo
                                           vmm_stream *streams, uint32_t capacity);
 /* How many streams were recorded for a live allocation. */
 uint32_t pool_heap_recorded_streams(const pool_heap *heap, const pool_allocation *allocation);
-/* A stream other than the allocation's own uses it. */
+/* A stream other than the allocation's own uses it. INVALID_VALUE from POOL_STREAM_LIMIT on. */
 vmm_status pool_heap_record_stream(pool_heap *heap, vmm_address address, vmm_stream stream);
 /* The next freed allocation whose events have all completed, if any. wait: the host
  * waits for them. Per stream in order, stops at the first event that is not reached. */
