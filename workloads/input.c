@@ -113,7 +113,6 @@ static trace_status prepare(trace_input *input, const char *name, trace_error *e
     trace_input_close(input);
     return trace_fail_memory(error, name);
   }
-  memset(input->buffer, 0, BUFFER_BYTES + TRACE_INPUT_PADDING);
   input->name = input->owned_name;
   return TRACE_OK;
 }

@@ -1,9 +1,9 @@
 /* A byte stream over a file, standard input or memory, decompressed on the way. Internal to workloads.
  *
  * The reader looks at the bytes between at and end and advances at itself; it
- * asks for more with trace_input_fill. TRACE_INPUT_PADDING bytes after end may
- * be read too (they are zero once finished), so that a decoder can look at a whole
- * record and check only afterwards that it did not run past end. */
+ * asks for more with trace_input_fill. Once finished, TRACE_INPUT_PADDING zero bytes after
+ * end may be read too, so that a decoder can look at a whole record and check only
+ * afterwards that it did not run past end. */
 #ifndef LAKEBED_WORKLOADS_INPUT_H
 #define LAKEBED_WORKLOADS_INPUT_H
 

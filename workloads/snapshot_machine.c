@@ -150,7 +150,15 @@ static uint64_t values_in(const snapshot_reader *reader, size_t first) {
   return values;
 }
 
-static trace_status misplaced(const trace *opened, uint64_t offset, trace_error *error) {
+static trace_status not_a_snapshot(const trace *opened, uint64_t offset, trace_error *error) {
+  return trace_fail_offset(error, opened->input.name, offset,
+                           "this pickle is no memory snapshot: expected a dict with device_traces, as "
+                           "torch.cuda.memory._snapshot() returns it");
+}
+
+/* items[first .. count) were to go into something and have a role. */
+static trace_status misplaced(const trace *opened, size_t first, uint64_t offset, trace_error *error) {
+  if (first == 0) return not_a_snapshot(opened, offset, error);
   return trace_fail_offset(error, opened->input.name, offset,
                            "a part of device_traces or segments stands where a snapshot has none");
 }
@@ -191,7 +199,7 @@ static trace_status set_items(trace *opened, size_t place, size_t first, uint64_
     return trace_fail_offset(error, opened->input.name, offset, "a key without a value");
   }
   if (snapshot_detail(&dict) == ROLE_NONE) {
-    if (roles_in(reader, first)) return misplaced(opened, offset, error);
+    if (roles_in(reader, first)) return misplaced(opened, first, offset, error);
     reader->count = place + 1;
     return TRACE_OK;
   }
@@ -230,7 +238,7 @@ static trace_status append_items(trace *opened, size_t place, size_t first, uint
   }
   uint32_t role = snapshot_detail(list);
   if (role == ROLE_NONE) {
-    if (roles_in(reader, first)) return misplaced(opened, offset, error);
+    if (roles_in(reader, first)) return misplaced(opened, first, offset, error);
     reader->count = place + 1;
     return TRACE_OK;
   }
@@ -253,7 +261,7 @@ static trace_status make_tuple(trace *opened, size_t wanted, uint8_t opcode, uin
   if (opcode == PICKLE_TUPLE) {
     size_t mark = close_mark(reader);
     if (mark == NO_MARK) return no_place(opened, offset, opcode, error);
-    if (roles_in(reader, mark + 1)) return misplaced(opened, offset, error);
+    if (roles_in(reader, mark + 1)) return misplaced(opened, mark + 1, offset, error);
     reader->count = mark;
     push_opaque(reader, offset);
     return TRACE_OK;
@@ -270,7 +278,7 @@ static trace_status make_tuple(trace *opened, size_t wanted, uint8_t opcode, uin
     wanted -= item->tag == ITEM_OPAQUE ? (size_t)item->value : 1;
     first--;
   }
-  if (roles_in(reader, first)) return misplaced(opened, offset, error);
+  if (roles_in(reader, first)) return misplaced(opened, first, offset, error);
   reader->count = first;
   push_opaque(reader, offset);
   return TRACE_OK;
@@ -311,9 +319,7 @@ static trace_status stop(trace *opened, uint64_t offset, trace_error *error) {
   const char *name = opened->input.name;
   if (reader->count != 1 || reader->items[0].tag != snapshot_tag(ITEM_DICT, ROLE_ROOT) ||
       !reader->device_traces_seen) {
-    return trace_fail_offset(error, name, offset,
-                             "this pickle is no memory snapshot: expected a dict with device_traces, as "
-                             "torch.cuda.memory._snapshot() returns it");
+    return not_a_snapshot(opened, offset, error);
   }
   trace_status status = trace_input_fill(&opened->input, 1, error);
   if (status != TRACE_OK) return status;
