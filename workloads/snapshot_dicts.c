@@ -60,9 +60,9 @@ snapshot_word snapshot_word_of(const uint8_t *bytes, size_t size) {
 
 static inline uint32_t bit(uint32_t word) { return UINT32_C(1) << word; }
 
-/* The full offset of an item, which keeps 32 bits of it; near is a little further on. */
-static uint64_t item_offset(const snapshot_item *item, uint64_t near) {
-  return near - (uint32_t)((uint32_t)near - item->offset_low);
+/* The full offset of an item of a dict: the item keeps 32 bits of it. */
+static uint64_t item_offset(const snapshot_item *item, const snapshot_item *dict) {
+  return dict->value + (uint32_t)(item->offset_low - (uint32_t)dict->value);
 }
 
 /* Reads the pairs items[first .. count) into f. */
@@ -85,7 +85,7 @@ static trace_status collect(const trace *opened, size_t first, const snapshot_it
     }
     if (position % 2 == 0) {
       if (kind != ITEM_WORD) {
-        return trace_fail_offset(error, opened->input.name, item_offset(item, dict->value),
+        return trace_fail_offset(error, opened->input.name, item_offset(item, dict),
                                  "expected a string as the key of a dict");
       }
       key = snapshot_detail(item);
@@ -101,7 +101,7 @@ static trace_status collect(const trace *opened, size_t first, const snapshot_it
                       (role == ROLE_SEGMENTS && key == WORD_SEGMENTS) ||
                       (role == ROLE_BLOCKS && key == WORD_BLOCKS);
       if (kind == ITEM_SEALED || !expected) {
-        return trace_fail_offset(error, opened->input.name, item_offset(item, dict->value),
+        return trace_fail_offset(error, opened->input.name, item_offset(item, dict),
                                  "a part of device_traces or segments stands where a snapshot has none");
       }
       key = WORD_NONE;
