@@ -393,6 +393,11 @@ uint64_t vmm_profile_cost_ns(const vmm_profile *profile, vmm_call call, uint64_t
   if ((unsigned)call >= VMM_CALL_COUNT || profile->calls[call].count == 0) return 0;
   const cost_row *rows = profile->rows + profile->calls[call].first;
   uint32_t count = profile->calls[call].count;
+  if (size > 0 && rows[0].size == 0 &&
+      count > 1) { /* what a call without memory costs is no point of the curve */
+    rows++;
+    count--;
+  }
   uint32_t low = 0, high = count; /* the first row of a size above this one is in [low, high] */
   while (low < high) {
     uint32_t middle = (low + high) / 2;

@@ -8,12 +8,15 @@
  *   total_bytes 150109880320                 physical memory of the device
  *   usable_bytes 149557477376                what a process can take of it
  *   granularity_bytes 2097152
- *   cost CALL SIZE_BYTES LIVE_HANDLES MICROSECONDS   one measured point of one call
+ *   cost CALL SIZE_BYTES LIVE_HANDLES MICROSECONDS   one measured point of one call;
+ *                                            CALL as in VMM_CALL_MAP, small letters
  * A cost line gives the time of one call (set_access: of one mapping in a call)
  * on a handle, mapping or range of that size while that many handles live.
  * Between points: piecewise linear in log2(size) of log2(time), linear in
  * handles; outside them: the nearest point, beyond the largest size in
- * proportion to size. */
+ * proportion to size. A point of size 0 is the price of a call that moves no
+ * memory: one without a size, one that is refused, the release of a handle that
+ * is still mapped. A call without any point costs nothing. */
 #ifndef LAKEBED_VMM_PROFILE_H
 #define LAKEBED_VMM_PROFILE_H
 

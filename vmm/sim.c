@@ -100,8 +100,8 @@ static vmm_status derive_sizes(vmm_sim *sim) {
     if (limit == 0) return VMM_INVALID_VALUE;
     if (limit < sim->va_size) sim->va_size = limit;
   }
-  sim->malloc_start = MALLOC_START;
-  sim->malloc_size = SIM_TIB;
+  sim->malloc_space.start = MALLOC_START;
+  sim->malloc_space.size = SIM_TIB;
   return VMM_SUCCESS;
 }
 
@@ -135,11 +135,9 @@ void vmm_sim_usage_get(const vmm_driver *driver, vmm_sim_usage *usage) {
 bool vmm_sim_accessible(const vmm_driver *driver, vmm_address address, uint64_t size) {
   const vmm_sim *sim = sim_of_const(driver);
   if (size == 0) return false;
-  sim_extent allocation = sim_extents_containing(&sim->mallocs, address);
-  if (allocation != SIM_EXTENT_NONE) {
-    const sim_extent_node *node = sim_extents_get(&sim->mallocs, allocation);
-    return size <= node->size - (address - node->start);
-  }
+  sim_allocation allocation;
+  if (sim_malloc_find(sim, address, &allocation))
+    return size <= allocation.size - (address - allocation.start);
   while (true) {
     const sim_mapping *mapping = sim_mapping_at(sim, address);
     if (!mapping || !mapping->accessible) return false;
@@ -154,8 +152,7 @@ uint64_t vmm_sim_physical(const vmm_driver *driver, vmm_address address) {
   const vmm_sim *sim = sim_of_const(driver);
   const sim_mapping *mapping = sim_mapping_at(sim, address);
   if (mapping) return sim->handles[mapping->handle].physical + (address - mapping->address);
-  sim_extent allocation = sim_extents_containing(&sim->mallocs, address);
-  if (allocation == SIM_EXTENT_NONE) return UINT64_MAX;
-  const sim_extent_node *node = sim_extents_get(&sim->mallocs, allocation);
-  return node->value + (address - node->start);
+  sim_allocation allocation;
+  if (!sim_malloc_find(sim, address, &allocation)) return UINT64_MAX;
+  return allocation.physical + (address - allocation.start);
 }

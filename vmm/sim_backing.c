@@ -38,19 +38,19 @@ vmm_status sim_backing_create(vmm_sim *sim) {
   sim->memory_file = -1;
   if (!sim->configuration.backed) return VMM_SUCCESS;
   if (sim->va_size > VA_ARENA_BYTES) sim->va_size = VA_ARENA_BYTES;
-  sim->malloc_size = MALLOC_ARENA_BYTES;
+  sim->malloc_space.size = MALLOC_ARENA_BYTES;
   sim->va_arena = make_arena(VA_ARENA_WISH, sim->va_size);
-  sim->malloc_arena = make_arena(MALLOC_ARENA_WISH, sim->malloc_size);
+  sim->malloc_arena = make_arena(MALLOC_ARENA_WISH, sim->malloc_space.size);
   sim->memory_file = memfd_create("lakebed-device", MFD_CLOEXEC);
   if (!sim->va_arena || !sim->malloc_arena || sim->memory_file < 0) return VMM_OUT_OF_MEMORY;
   sim->va_start = arena_start(sim->va_arena);
-  sim->malloc_start = arena_start(sim->malloc_arena);
+  sim->malloc_space.start = arena_start(sim->malloc_arena);
   return VMM_SUCCESS;
 }
 
 void sim_backing_destroy(vmm_sim *sim) {
   if (sim->va_arena) munmap(sim->va_arena, sim->va_size + ARENA_ALIGNMENT);
-  if (sim->malloc_arena) munmap(sim->malloc_arena, sim->malloc_size + ARENA_ALIGNMENT);
+  if (sim->malloc_arena) munmap(sim->malloc_arena, sim->malloc_space.size + ARENA_ALIGNMENT);
   if (sim->memory_file >= 0) close(sim->memory_file);
 }
 

@@ -4,15 +4,19 @@
  *   sim_va.c       reservations
  *   sim_map.c      handles, mappings and the page table
  *   sim_malloc.c   cuMemAlloc: where its addresses lie and what it takes
+ *   sim_slab.c     cuMemAlloc below 2 MiB
  *   sim_async.c    the stream-ordered pool
  *   sim_events.c   events and synchronisation
  *   sim_backing.c  real pages behind the addresses, fill and verify
- *   sim_extents.c  ordered sets of address ranges */
+ *   sim_extents.c  ordered sets of address ranges
+ *   sim_pages.c    page tables */
 #ifndef LAKEBED_VMM_SIM_INTERNAL_H
 #define LAKEBED_VMM_SIM_INTERNAL_H
 
 #include "vmm/sim.h"
 #include "vmm/sim_extents.h"
+#include "vmm/sim_pages.h"
+#include "vmm/sim_slab.h"
 
 #define SIM_MIB (UINT64_C(1) << 20)
 #define SIM_TIB (UINT64_C(1) << 40)
@@ -54,12 +58,47 @@ typedef struct sim_mapping {
   bool accessible;
 } sim_mapping;
 
-/* A mapping index per granule of reservable VA; leaves come when first needed. */
-typedef struct sim_page_table {
-  uint32_t **leaves;
-  uint64_t leaf_count;
-  unsigned leaf_bits;
-} sim_page_table;
+typedef enum sim_chunk_use {
+  SIM_CHUNK_FREE,
+  SIM_CHUNK_LARGE,  /* one allocation */
+  SIM_CHUNK_SLAB,   /* shared by small ones */
+  SIM_CHUNK_FOREIGN /* taken before the first allocation */
+} sim_chunk_use;
+
+/* Pages of a block of cuMemAlloc's VA: a hole or something live. A block's chunks are
+ * linked in address order. */
+typedef struct sim_chunk {
+  uint64_t start, size, physical;
+  uint32_t block;
+  uint32_t previous, next; /* unused: next is the next unused one */
+  uint32_t slab;           /* SIM_CHUNK_SLAB */
+  sim_chunk_use use;
+} sim_chunk;
+
+typedef struct sim_block {
+  uint32_t first_chunk;
+  sim_extent by_age;
+  uint32_t next_unused;
+} sim_block;
+
+typedef struct sim_malloc_space {
+  uint64_t start, size;
+  sim_chunk *chunks; /* chunks[0] and blocks[0] stand for none */
+  sim_block *blocks;
+  uint32_t chunks_used, chunks_capacity, first_unused_chunk;
+  uint32_t blocks_used, blocks_capacity, first_unused_block;
+  uint64_t next_age;
+  sim_extents blocks_by_age; /* start: age; size: largest hole; value: block */
+  sim_extents gaps;          /* VA in no block */
+  sim_pages pages;           /* live chunk of each 2 MiB */
+  sim_slabs slabs;
+} sim_malloc_space;
+
+/* A live allocation of cuMemAlloc, as large as its memory. */
+typedef struct sim_allocation {
+  vmm_address start;
+  uint64_t size, physical;
+} sim_allocation;
 
 typedef struct sim_event {
   uint64_t complete_at;
@@ -85,17 +124,14 @@ typedef struct vmm_sim {
   sim_extent recent_reservation;     /* hint; SIM_EXTENT_NONE: none */
 
   /* sim_map.c */
-  sim_page_table pages;
+  sim_pages pages; /* a mapping's index per granule of reservable VA */
   sim_handle *handles;
   uint32_t handles_used, handles_capacity, first_unused_handle;
   sim_mapping *mappings; /* mappings[0] stands for none */
   uint32_t mappings_used, mappings_capacity, first_unused_mapping;
 
   /* sim_malloc.c */
-  uint64_t malloc_start, malloc_size;
-  sim_extents malloc_slots; /* free VA in whole slots */
-  sim_extents malloc_tails; /* free VA inside slots that hold something */
-  sim_extents mallocs;      /* live; value: the physical address */
+  sim_malloc_space malloc_space;
 
   /* sim_async.c */
   struct sim_pool *pool;
@@ -164,9 +200,8 @@ bool sim_malloc_create(vmm_sim *sim);
 void sim_malloc_destroy(vmm_sim *sim);
 vmm_status sim_malloc(vmm_driver *driver, uint64_t size, vmm_address *address);
 vmm_status sim_free(vmm_driver *driver, vmm_address address);
-/* Takes memory as cuMemAlloc does, without being a call; for the pool too. */
-vmm_status sim_malloc_take(vmm_sim *sim, uint64_t size, vmm_address *address);
-void sim_malloc_give_back(vmm_sim *sim, sim_extent allocation);
+/* The live allocation that an address lies in. false: none. */
+bool sim_malloc_find(const vmm_sim *sim, vmm_address address, sim_allocation *found);
 
 /* sim_async.c */
 bool sim_async_create(vmm_sim *sim);

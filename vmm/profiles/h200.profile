@@ -1,6 +1,6 @@
 lakebed-profile 1
 device NVIDIA H200
-source Measured on one H200 (driver 580.159.04, CUDA 13.0): host-side medians of 5 to 15 runs. Calls without a cost line were not measured and cost nothing here.
+source Measured on H200s (driver 580.159.04, CUDA 13.0), host side: medians of 5 to 15 runs. Two sweeps: builds of 512 MiB, 1 GiB and 2 GiB from chunks, filling the device, and cuMemAlloc from 512 MiB up; later, on another machine, cuMemAlloc and reservations below 512 MiB, events, refusals and calls without a size.
 total_bytes 150109880320
 usable_bytes 149557477376
 granularity_bytes 2097152
@@ -167,18 +167,61 @@ cost release 536870912 2 358.525
 cost release 1073741824 0 581
 cost release 1073741824 1 659
 cost release 2147483648 0 1244.4
-# Medians over the chunk sizes of a build; 126 reservations of 1 TiB took 5138.8 us.
+# From 512 MiB on medians over the chunk sizes of a build, 126 reservations of 1 TiB took 5138.8 us;
+# below one reservation made and freed again and again.
+cost address_reserve 2097152 0 0.56
+cost address_reserve 4194304 0 0.71
+cost address_reserve 8388608 0 0.7
+cost address_reserve 16777216 0 0.77
+cost address_reserve 33554432 0 3.09
+cost address_reserve 67108864 0 2.72
+cost address_reserve 134217728 0 2.7
+cost address_reserve 268435456 0 2.66
 cost address_reserve 536870912 0 17.1
 cost address_reserve 1073741824 0 20.2
 cost address_reserve 2147483648 0 23.3
 cost address_reserve 1099511627776 0 40.7841
+cost address_free 2097152 0 0.52
+cost address_free 4194304 0 0.63
+cost address_free 8388608 0 0.68
+cost address_free 16777216 0 0.72
+cost address_free 33554432 0 2.35
+cost address_free 67108864 0 2.15
+cost address_free 134217728 0 2.45
+cost address_free 268435456 0 2.43
 cost address_free 536870912 0 10.8
 cost address_free 1073741824 0 13.6
 cost address_free 2147483648 0 17.2
+# One allocation made and freed again and again. cuMemFree when idle: it waits for what runs.
+cost malloc 512 0 47.38
+cost malloc 4096 0 46.24
+cost malloc 65536 0 46.67
+cost malloc 1048576 0 46.56
+cost malloc 2097152 0 46.06
+cost malloc 4194304 0 46.17
+cost malloc 8388608 0 45.82
+cost malloc 16777216 0 46.14
+cost malloc 20971520 0 46.21
+cost malloc 33554432 0 52.13
+cost malloc 67108864 0 51.66
+cost malloc 134217728 0 53.94
+cost malloc 268435456 0 63.9
 cost malloc 536870912 0 126.6
 cost malloc 1073741824 0 180.6
 cost malloc 2147483648 0 412.6
-# When idle: a cuMemFree waits for what runs.
+cost free 512 0 39.18
+cost free 4096 0 38.12
+cost free 65536 0 38.55
+cost free 1048576 0 38.29
+cost free 2097152 0 37.72
+cost free 4194304 0 41.38
+cost free 8388608 0 44.12
+cost free 16777216 0 50.6
+cost free 20971520 0 53.46
+cost free 33554432 0 65.57
+cost free 67108864 0 90.05
+cost free 134217728 0 105.96
+cost free 268435456 0 177.01
 cost free 536870912 0 368.6
 cost free 1073741824 0 647.6
 cost free 2147483648 0 1215.9
@@ -189,3 +232,18 @@ cost malloc_async 2147483648 0 1.87
 cost free_async 536870912 0 0.7
 cost free_async 1073741824 0 0.72
 cost free_async 2147483648 0 0.78
+# On a full device: cuMemCreate of 2 MiB, cuMemAlloc of 2 MiB, cuMemAllocAsync of 1 GiB fail.
+cost create 0 0 44.59
+cost malloc 0 0 89.13
+cost malloc_async 0 0 48.05
+# cuMemRelease of a handle that is still mapped; its last cuMemUnmap then takes the time of both.
+cost release 0 0 0.15
+# Recording one event, asking and waiting for one that is reached, a stream's wait for a fresh one,
+# cuCtxSynchronize of an idle device.
+cost event_record 0 0 0.205
+cost event_query 0 0 0.147
+cost event_wait 0 0 0.166
+cost stream_wait_event 0 0 0.168
+cost synchronize 0 0 0.3
+cost memory_info 0 0 4.5
+cost granularity 0 0 0.013
