@@ -1,4 +1,7 @@
-"""A repository for the CUDA toolkit of this machine, empty where there is none."""
+"""A repository for the CUDA toolkit of this machine, empty where there is none.
+
+A toolkit is cuda.h and nvcc: the kernels are built in with the driver of real devices.
+"""
 
 _PRESENT = """load("@rules_cc//cc:defs.bzl", "cc_library")
 
@@ -23,14 +26,14 @@ def _cuda_toolkit_impl(repository_ctx):
     environment = repository_ctx.os.environ
     home = environment.get("CUDA_HOME") or environment.get("CUDA_PATH") or "/usr/local/cuda"
     include = repository_ctx.path(home + "/include")
-    found = repository_ctx.path(home + "/include/cuda.h").exists
+    nvcc = repository_ctx.path(home + "/bin/nvcc")
+    found = repository_ctx.path(home + "/include/cuda.h").exists and nvcc.exists
     if found:
         repository_ctx.symlink(include, "include")
-    nvcc = repository_ctx.path(home + "/bin/nvcc")
     repository_ctx.file("BUILD", _PRESENT if found else _ABSENT)
     repository_ctx.file("defs.bzl", "CUDA_FOUND = {}\nNVCC = {}\n".format(
         found,
-        repr(str(nvcc)) if nvcc.exists else "None",
+        repr(str(nvcc)) if found else "None",
     ))
 
 cuda_toolkit = repository_rule(

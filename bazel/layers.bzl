@@ -6,7 +6,7 @@ _WORKLOADS = ["//workloads"]
 _ALL = ["//harness", "//policies", "//vmm:cuda"] + _POOLS + _WORKLOADS
 
 LAYERS = {
-    "vmm": _VMM,
+    "vmm": ["//vmm:cuda"] + _VMM,
     "pools": _POOLS,
     # A policy is tested by replaying traces, which is the harness's work.
     "policies": _ALL,

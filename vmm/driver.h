@@ -23,16 +23,32 @@
   XX(OUT_OF_MEMORY, 2, "out of memory")                                     \
   XX(NOT_INITIALIZED, 3, "driver not initialized")                          \
   XX(DEINITIALIZED, 4, "driver deinitialized")                              \
+  XX(STUB_LIBRARY, 34, "libcuda is a stub")                                 \
+  XX(DEVICE_UNAVAILABLE, 46, "device in use or unavailable")                \
   XX(NO_DEVICE, 100, "no device")                                           \
   XX(INVALID_DEVICE, 101, "invalid device")                                 \
+  XX(INVALID_IMAGE, 200, "invalid kernel image")                            \
   XX(INVALID_CONTEXT, 201, "invalid context")                               \
+  XX(NO_BINARY_FOR_GPU, 209, "no kernel image for this device")             \
+  XX(ECC_UNCORRECTABLE, 214, "uncorrectable memory error")                  \
+  XX(INVALID_PTX, 218, "invalid PTX")                                       \
+  XX(UNSUPPORTED_PTX_VERSION, 222, "PTX newer than the driver")             \
+  XX(OPERATING_SYSTEM, 304, "operating system call failed")                 \
   XX(INVALID_HANDLE, 400, "invalid handle")                                 \
   XX(ILLEGAL_STATE, 401, "illegal state")                                   \
   XX(NOT_FOUND, 500, "not found")                                           \
   XX(NOT_READY, 600, "not ready")                                           \
   XX(ILLEGAL_ADDRESS, 700, "illegal address")                               \
+  XX(LAUNCH_OUT_OF_RESOURCES, 701, "too few resources for the launch")      \
+  XX(LAUNCH_TIMEOUT, 702, "kernel ran too long")                            \
+  XX(CONTEXT_IS_DESTROYED, 709, "context is destroyed")                     \
+  XX(MISALIGNED_ADDRESS, 716, "misaligned address")                         \
+  XX(LAUNCH_FAILED, 719, "kernel failed")                                   \
   XX(NOT_PERMITTED, 800, "operation not permitted")                         \
   XX(NOT_SUPPORTED, 801, "operation not supported")                         \
+  XX(SYSTEM_NOT_READY, 802, "system not ready")                             \
+  XX(SYSTEM_DRIVER_MISMATCH, 803, "kernel driver and libcuda differ")       \
+  XX(COMPAT_NOT_SUPPORTED_ON_DEVICE, 804, "forward compatibility not supported")\
   XX(UNKNOWN, 999, "unknown error")
 
 typedef enum vmm_status {
