@@ -213,14 +213,8 @@ START_TEST(no_snapshots_at_all) {
   refused_ops("\x80\x04}.", expected);
   refused_ops("\x80\x04](}}e.", expected); /* torch.cuda.memory_snapshot() of old */
   refused_ops("\x80\x04}(\x8c\x08segments]u.", expected);
-  refused_ops(
-      "\x80\x04}\x8c\x0d"
-      "device_traces\x86.",
-      expected); /* ({}, "device_traces") */
-  refused_ops(
-      "\x80\x04}K\x01\x8c\x0d"
-      "device_tracess.",
-      expected);
+  refused_ops("\x80\x04}N\x86.", expected); /* ({}, None) */
+  refused_ops("\x80\x04}K\x01Ns.", "offset 3: expected a string as the key of a dict");
   refused_ops("\x80\x04.", expected);
   refused_ops(
       "\x80\x04}(\x8c\x0d"
