@@ -7,4 +7,5 @@
   XX(tfbfc)             \
   XX(rawvmm)            \
   XX(gmlake)            \
+  XX(aliasheap)         \
   XX(null)

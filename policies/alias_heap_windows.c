@@ -1,0 +1,353 @@
+/* Windows of policy aliasheap: finding free places in them, and giving them back. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "policies/alias_heap.h"
+
+static bool contains(const pool_range *range, vmm_address address) {
+  return range && address >= range->address && address < range->address + range->size;
+}
+
+static const pool_range *range_of(const alias_heap *heap, vmm_address address) {
+  if (contains(heap->main, address)) return heap->main;
+  for (uint32_t i = 0; i < heap->window_count; i++) {
+    if (contains(heap->windows[i]->range, address)) return heap->windows[i]->range;
+  }
+  return NULL;
+}
+
+const alias_handle *alias_handle_at(const alias_heap *heap, vmm_address address) {
+  const pool_range *range = range_of(heap, address);
+  if (!range) return NULL;
+  const pool_chunk *chunk = range->slots[(address - range->address) / range->unit].chunk;
+  return chunk ? chunk->owner : NULL;
+}
+
+vmm_address alias_border_above(const alias_heap *heap, vmm_address begin) {
+  const alias_handle *handle = alias_handle_at(heap, begin);
+  return !handle || handle->home == begin ? begin : handle->home + handle->chunk->size;
+}
+
+vmm_address alias_border_below(const alias_heap *heap, vmm_address end) {
+  const alias_handle *handle = alias_handle_at(heap, end - 1);
+  return !handle || handle->home + handle->chunk->size == end ? end : handle->home;
+}
+
+/* ---- free places ---- */
+
+/* A free run of a window in the making: pieces that follow each other. */
+typedef struct piece {
+  alias_interval home;
+  uint64_t offset;
+  uint64_t birth;
+} piece;
+
+typedef struct run {
+  piece *pieces;
+  uint32_t count, capacity;
+} run;
+
+static uint64_t run_begin(const run *made) { return made->pieces[0].offset; }
+static uint64_t run_end(const run *made) {
+  const piece *last = &made->pieces[made->count - 1];
+  return last->offset + (last->home.end - last->home.begin);
+}
+
+static bool run_append(run *made, const piece *added) {
+  if (made->count == made->capacity) {
+    uint32_t capacity = made->capacity ? made->capacity * 2 : 32;
+    piece *pieces = realloc(made->pieces, capacity * sizeof *pieces);
+    if (!pieces) return false;
+    made->pieces = pieces;
+    made->capacity = capacity;
+  }
+  made->pieces[made->count++] = *added;
+  return true;
+}
+
+/* Drops everything before an offset from a run's begin. */
+static void run_begin_at(run *made, uint64_t offset) {
+  uint32_t dropped = 0;
+  while (dropped < made->count &&
+         made->pieces[dropped].offset + (made->pieces[dropped].home.end - made->pieces[dropped].home.begin) <= offset) {
+    dropped++;
+  }
+  memmove(made->pieces, made->pieces + dropped, (made->count - dropped) * sizeof *made->pieces);
+  made->count -= dropped;
+  if (made->count > 0 && made->pieces[0].offset < offset) {
+    made->pieces[0].home.begin += offset - made->pieces[0].offset;
+    made->pieces[0].offset = offset;
+  }
+}
+
+/* The first piece of a run that repeats home bytes of another, NULL if none. */
+static const piece *run_repeats(const run *made, const alias_interval *home) {
+  for (uint32_t i = 0; i < made->count; i++) {
+    if (made->pieces[i].home.begin < home->end && home->begin < made->pieces[i].home.end) return &made->pieces[i];
+  }
+  return NULL;
+}
+
+typedef struct search {
+  const alias_heap *heap;
+  alias_window *window;
+  uint64_t size;
+  uint64_t best_birth;
+  alias_place *place;
+  uint64_t tried_begin; /* the run's begin that was looked at last */
+  bool failed;
+} search;
+
+/* Keeps the front of the run if it is long enough and older than what was found. */
+static void consider(search *state, const run *made) {
+  if (made->count == 0 || run_end(made) - run_begin(made) < state->size || state->tried_begin == run_begin(made)) return;
+  state->tried_begin = run_begin(made);
+  uint64_t youngest = 0, covered = 0;
+  uint32_t used = 0;
+  while (covered < state->size) {
+    const piece *here = &made->pieces[used++];
+    covered += here->home.end - here->home.begin;
+    if (here->birth > youngest) youngest = here->birth;
+  }
+  if (state->place->window && youngest >= state->best_birth) return;
+  alias_interval *intervals = malloc(used * sizeof *intervals);
+  if (!intervals) {
+    state->failed = true;
+    return;
+  }
+  for (uint32_t i = 0; i < used; i++) intervals[i] = made->pieces[i].home;
+  intervals[used - 1].end -= covered - state->size;
+  free(state->place->intervals);
+  *state->place = (alias_place){state->window, run_begin(made), state->size, intervals, used};
+  state->best_birth = youngest;
+}
+
+/* Adds free bytes at an offset to the run, or begins a new one. */
+static void extend_run(search *state, run *made, piece added) {
+  if (made->count > 0 && run_end(made) != added.offset) made->count = 0;
+  const piece *first;
+  while ((first = run_repeats(made, &added.home))) {
+    /* The same bytes twice in one block cannot be: the run ends before the second copy,
+     * and goes on with what lies behind the first. */
+    piece before = added;
+    vmm_address begin = first->home.begin > added.home.begin ? first->home.begin : added.home.begin;
+    vmm_address end = first->home.end < added.home.end ? first->home.end : added.home.end;
+    uint64_t behind_first = first->offset + (end - first->home.begin);
+    before.home.end = begin;
+    if (before.home.begin < before.home.end) {
+      if (!run_append(made, &before)) state->failed = true;
+      added.offset += begin - added.home.begin;
+      added.home.begin = begin;
+    }
+    consider(state, made);
+    run_begin_at(made, behind_first);
+  }
+  if (!run_append(made, &added)) state->failed = true;
+  consider(state, made);
+}
+
+/* The free bytes of a home interval: what a hole leaves of it, whole handles only if no handle may
+ * serve two addresses. */
+static bool free_part(const alias_heap *heap, const pool_hole *hole, const alias_segment *segment, alias_interval *part) {
+  part->begin = hole->begin > segment->home_begin ? hole->begin : segment->home_begin;
+  part->end = hole->end < segment->home_end ? hole->end : segment->home_end;
+  if (!heap->settings.edges && part->begin < part->end) {
+    part->begin = alias_border_above(heap, part->begin);
+    part->end = alias_border_below(heap, part->end);
+  }
+  return part->begin < part->end;
+}
+
+bool alias_window_find(const alias_heap *heap, uint64_t size, alias_place *place) {
+  *place = (alias_place){0};
+  run made = {0};
+  search state = {.heap = heap, .size = size, .place = place};
+  for (uint32_t i = 0; i < heap->window_count && !state.failed; i++) {
+    alias_window *window = heap->windows[i];
+    if (window->length < size) continue;
+    made.count = 0;
+    state.window = window;
+    state.tried_begin = UINT64_MAX;
+    for (uint32_t k = 0; k < window->segment_count; k++) {
+      const alias_segment *segment = &window->segments[k];
+      for (pool_hole *hole = pool_holes_at_or_above(&heap->holes, segment->home_begin);
+           hole && hole->begin < segment->home_end; hole = pool_holes_next(hole, 1)) {
+        alias_interval part;
+        if (!free_part(heap, hole, segment, &part)) continue;
+        extend_run(&state, &made, (piece){part, segment->offset + (part.begin - segment->home_begin), segment->birth});
+      }
+    }
+  }
+  free(made.pieces);
+  if (state.failed) {
+    free(place->intervals);
+    *place = (alias_place){0};
+  }
+  return place->window != NULL;
+}
+
+bool alias_window_free_end(const alias_heap *heap, const alias_window *window, uint64_t limit, alias_place *place) {
+  *place = (alias_place){0};
+  alias_interval *intervals = malloc((window->segment_count + 1) * sizeof *intervals);
+  if (!intervals) return false;
+  uint32_t count = 0;
+  uint64_t length = 0;
+  for (uint32_t k = window->segment_count; k > 0 && length < limit; k--) {
+    const alias_segment *segment = &window->segments[k - 1];
+    const pool_hole *hole = pool_holes_at_or_above(&heap->holes, segment->home_end - 1);
+    alias_interval part;
+    if (!hole || hole->begin >= segment->home_end || !free_part(heap, hole, segment, &part) || part.end != segment->home_end) break;
+    if (part.end - part.begin > limit - length) part.begin = part.end - (limit - length);
+    if (!heap->settings.edges) part.begin = alias_border_above(heap, part.begin);
+    for (uint32_t i = 0; i < count; i++) {
+      if (intervals[i].begin < part.end && part.begin < intervals[i].end) part.begin = intervals[i].end;
+    }
+    if (part.begin >= part.end) break;
+    intervals[count++] = part;
+    length += part.end - part.begin;
+    if (part.begin > segment->home_begin) break;
+  }
+  for (uint32_t i = 0; i < count / 2; i++) {
+    alias_interval other = intervals[i];
+    intervals[i] = intervals[count - 1 - i];
+    intervals[count - 1 - i] = other;
+  }
+  *place = (alias_place){NULL, window->length - length, length, intervals, count};
+  return true;
+}
+
+/* ---- giving back ---- */
+
+void alias_window_forget(alias_heap *heap, uint32_t index) {
+  free(heap->windows[index]->segments);
+  free(heap->windows[index]);
+  memmove(&heap->windows[index], &heap->windows[index + 1], (heap->window_count - index - 1) * sizeof *heap->windows);
+  heap->window_count--;
+}
+
+/* Unmaps a window none of whose handles have their home there. */
+static vmm_status unmap_window(alias_heap *heap, uint32_t index) {
+  pool_heap *pool = &heap->base.heap;
+  alias_window *window = heap->windows[index];
+  vmm_status status = window->length > 0 ? pool_range_unmap(pool, window->range, 0, window->length) : VMM_SUCCESS;
+  if (status != VMM_SUCCESS) return status;
+  /* Unmapped it serves nobody; a VA that cannot be freed stays with the heap. */
+  status = pool_range_free(pool, window->range);
+  alias_window_forget(heap, index);
+  heap->evictions++;
+  return status;
+}
+
+/* Has the host seen the end of all work on the memory that a window maps? */
+static bool seen_done(alias_heap *heap, const alias_window *window) {
+  for (uint32_t k = 0; k < window->segment_count; k++) {
+    const alias_segment *segment = &window->segments[k];
+    for (pool_hole *hole = pool_holes_at_or_above(&heap->holes, segment->home_begin); hole && hole->begin < segment->home_end;
+         hole = pool_holes_next(hole, 1)) {
+      for (vmm_stream stream = 0; stream < heap->clock.count && stream < heap->holes.streams; stream++) {
+        if (hole->last[stream] && !pool_stream_clock_passed(&heap->clock, stream, hole->last[stream])) return false;
+      }
+    }
+  }
+  return true;
+}
+
+void alias_windows_make_room(alias_heap *heap) {
+  while (heap->window_count >= heap->settings.windows_limit) {
+    uint32_t oldest = UINT32_MAX;
+    for (uint32_t i = 0; i < heap->window_count; i++) {
+      const alias_window *window = heap->windows[i];
+      if (window->live > 0 || window->pinned || !seen_done(heap, window)) continue;
+      if (oldest == UINT32_MAX || window->last_use < heap->windows[oldest]->last_use) oldest = i;
+    }
+    if (oldest == UINT32_MAX) return;
+    pool_operation_begin(&heap->base.heap, heap->evict_operation, heap->windows[oldest]->length);
+    vmm_status status = unmap_window(heap, oldest);
+    pool_operation_end(&heap->base.heap);
+    if (status != VMM_SUCCESS) return;
+  }
+}
+
+/* Is every byte of a handle free, and is it mapped at home only? */
+static bool releasable(const alias_heap *heap, const pool_chunk *chunk) {
+  const alias_handle *handle = chunk->owner;
+  const pool_hole *hole = pool_holes_at_or_above(&heap->holes, handle->home);
+  return chunk->mappings == 1 && hole && hole->begin <= handle->home && hole->end >= handle->home + chunk->size;
+}
+
+static vmm_status release_handle(alias_heap *heap, pool_range *range, pool_chunk *chunk) {
+  pool_heap *pool = &heap->base.heap;
+  alias_handle *handle = chunk->owner;
+  vmm_address home = handle->home;
+  uint64_t size = chunk->size;
+  vmm_status status = pool_holes_prepare(&heap->holes, 1);
+  if (status == VMM_SUCCESS) status = pool_range_unmap(pool, range, home - range->address, size);
+  if (status != VMM_SUCCESS) return status;
+  pool_holes_carve(&heap->holes, pool_holes_at_or_above(&heap->holes, home), home, home + size);
+  pool->statistics.driver_frees++;
+  status = pool_chunk_release(pool, chunk);
+  if (status == VMM_SUCCESS) free(handle);
+  return status;
+}
+
+/* Handles in the main range that are wholly free. */
+static vmm_status release_main(alias_heap *heap) {
+  vmm_status first = VMM_SUCCESS;
+  pool_range *range = heap->main;
+  for (uint64_t offset = 0; range && offset < heap->main_length;) {
+    pool_chunk *chunk = range->slots[offset / range->unit].chunk;
+    uint64_t size = chunk ? chunk->size : range->unit;
+    if (chunk && releasable(heap, chunk)) {
+      vmm_status status = release_handle(heap, range, chunk);
+      if (first == VMM_SUCCESS) first = status;
+    }
+    offset += size;
+  }
+  while (heap->main_length > 0 && !range->slots[heap->main_length / range->unit - 1].chunk) heap->main_length -= range->unit;
+  return first;
+}
+
+/* A window with handles of its own goes when all of them are wholly free and mapped there alone. */
+static bool release_pinned(alias_heap *heap, uint32_t index, vmm_status *status) {
+  alias_window *window = heap->windows[index];
+  pool_range *range = window->range;
+  for (uint64_t offset = 0; offset < window->length; offset += range->slots[offset / range->unit].chunk->size) {
+    const pool_chunk *chunk = range->slots[offset / range->unit].chunk;
+    const alias_handle *handle = chunk->owner;
+    if (handle->home == range->address + offset && !releasable(heap, chunk)) return false;
+  }
+  for (uint64_t offset = 0, size; offset < window->length; offset += size) {
+    pool_chunk *chunk = range->slots[offset / range->unit].chunk;
+    const alias_handle *handle = chunk->owner;
+    size = chunk->size;
+    *status = handle->home == range->address + offset ? release_handle(heap, range, chunk)
+                                                       : pool_range_unmap(&heap->base.heap, range, offset, size);
+    if (*status != VMM_SUCCESS) {
+      /* What is left serves no block through the window; its handles stay where they are. */
+      window->length = 0;
+      window->segment_count = 0;
+      return false;
+    }
+  }
+  *status = pool_range_free(&heap->base.heap, range);
+  alias_window_forget(heap, index);
+  return true;
+}
+
+vmm_status alias_release_all(alias_heap *heap) {
+  vmm_status first = VMM_SUCCESS;
+  for (uint32_t i = heap->window_count; i-- > 0;) {
+    if (heap->windows[i]->live > 0 || heap->windows[i]->pinned) continue;
+    vmm_status status = unmap_window(heap, i);
+    if (first == VMM_SUCCESS) first = status;
+  }
+  /* A pinned window may map handles of another: repeat while one goes. */
+  for (bool progress = true; progress && first == VMM_SUCCESS;) {
+    progress = false;
+    for (uint32_t i = heap->window_count; i-- > 0 && first == VMM_SUCCESS;) {
+      if (heap->windows[i]->live == 0 && heap->windows[i]->pinned) progress |= release_pinned(heap, i, &first);
+    }
+  }
+  vmm_status status = release_main(heap);
+  return first == VMM_SUCCESS ? status : first;
+}
