@@ -128,7 +128,7 @@ def main():
     for protocol in range(2, 6):
         with open(f"small.p{protocol}.pickle", "wb") as file:
             pickle.dump(SNAPSHOT, file, protocol)
-    for command in (["xz", "-9"], ["gzip", "-9", "-n"], ["zstd", "-19", "-q", "--check"]):
+    for command in (["xz", "--lzma2=preset=9,dict=64KiB"], ["gzip", "-9", "-n"], ["zstd", "-19", "-q", "--check"]):
         ending = {"xz": "xz", "gzip": "gz", "zstd": "zst"}[command[0]]
         with open(f"small.p4.pickle.{ending}", "wb") as file:
             subprocess.run(command + ["-c", "small.p4.pickle"], stdout=file, check=True)
