@@ -135,23 +135,30 @@ typedef struct vmm_driver_operations {
    * mapping. INVALID_VALUE without a reference left. */
   vmm_status (*release)(vmm_driver *driver, vmm_handle handle);
 
-  /* Maps a whole handle at a free, reserved, aligned place. INVALID_VALUE onto
-   * a mapped or unreserved range; NOT_SUPPORTED for offset != 0, for a size
-   * other than the handle's, for a handle already released. No access yet. */
+  /* Maps a whole handle at a free, reserved, aligned place. No access yet.
+   * INVALID_VALUE for size 0, for a handle whose memory is gone or that never
+   * was; else NOT_SUPPORTED for offset != 0, for a size other than the handle's,
+   * for a handle that is released but still mapped; else INVALID_VALUE onto a
+   * mapped, unreserved or unaligned range. */
   vmm_status (*map)(vmm_driver *driver, vmm_address address, uint64_t size, uint64_t offset, vmm_handle handle);
-  /* Whole mappings only; several adjacent ones in one call are fine, as is a
-   * reserved range with nothing mapped. Does not wait for the GPU: the caller
+  /* Whole mappings only, else INVALID_VALUE and nothing is unmapped. Several in
+   * one call are fine, as are places in between without a mapping, as long as
+   * the range lies in one reservation. Does not wait for the GPU: the caller
    * has seen the work on the range complete. */
   vmm_status (*unmap)(vmm_driver *driver, vmm_address address, uint64_t size);
   /* Grants the device read and write access to one or more whole adjacent
-   * mappings; INVALID_VALUE over a hole or on part of a mapping. */
+   * mappings of one reservation; INVALID_VALUE on part of a mapping or where
+   * the range begins or ends without one. Do not rely on what a hole between
+   * two mappings does: an H200 lets it pass, the simulated device refuses. */
   vmm_status (*set_access)(vmm_driver *driver, vmm_address address, uint64_t size);
 
-  /* One driver allocation; freeing waits for the device's running work. */
+  /* One driver allocation, at a multiple of 512. INVALID_VALUE for size 0. */
   vmm_status (*malloc)(vmm_driver *driver, uint64_t size, vmm_address *address);
+  /* Waits for the device's running work. INVALID_VALUE for an address that
+   * malloc or malloc_async did not give or that is free already. 0: nothing is done. */
   vmm_status (*free)(vmm_driver *driver, vmm_address address);
 
-  /* The driver's stream-ordered pool. */
+  /* The driver's stream-ordered pool. Size 0 gives address 0, which may be freed. */
   vmm_status (*malloc_async)(vmm_driver *driver, uint64_t size, vmm_stream stream, vmm_address *address);
   vmm_status (*free_async)(vmm_driver *driver, vmm_address address, vmm_stream stream);
 

@@ -153,6 +153,8 @@ uint64_t vmm_sim_physical(const vmm_driver *driver, vmm_address address) {
   const sim_mapping *mapping = sim_mapping_at(sim, address);
   if (mapping) return sim->handles[mapping->handle].physical + (address - mapping->address);
   sim_allocation allocation;
-  if (!sim_malloc_find(sim, address, &allocation)) return UINT64_MAX;
-  return allocation.physical + (address - allocation.start);
+  if (sim_malloc_find(sim, address, &allocation) || sim_pool_find(sim, address, &allocation)) {
+    return allocation.physical;
+  }
+  return UINT64_MAX;
 }

@@ -149,6 +149,20 @@ sim_extent sim_extents_floor(const sim_extents *set, uint64_t address) {
   return found;
 }
 
+sim_extent sim_extents_ceiling(const sim_extents *set, uint64_t address) {
+  sim_extent found = SIM_EXTENT_NONE, at = set->root;
+  while (at != SIM_EXTENT_NONE) {
+    const sim_extent_node *node = &set->nodes[at];
+    if (node->start >= address) {
+      found = at;
+      at = node->left;
+    } else {
+      at = node->right;
+    }
+  }
+  return found;
+}
+
 sim_extent sim_extents_containing(const sim_extents *set, uint64_t address) {
   sim_extent at = sim_extents_floor(set, address);
   if (at == SIM_EXTENT_NONE) return at;

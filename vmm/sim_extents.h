@@ -44,6 +44,8 @@ static inline sim_extent_node *sim_extents_get(const sim_extents *set, sim_exten
 }
 /* The extent with the greatest start at or below address. */
 sim_extent sim_extents_floor(const sim_extents *set, uint64_t address);
+/* The extent with the lowest start at or above address. */
+sim_extent sim_extents_ceiling(const sim_extents *set, uint64_t address);
 /* The extent that contains address. */
 sim_extent sim_extents_containing(const sim_extents *set, uint64_t address);
 /* The extent of at least this size with the lowest (highest) start. */

@@ -94,10 +94,11 @@ typedef struct sim_malloc_space {
   sim_slabs slabs;
 } sim_malloc_space;
 
-/* A live allocation of cuMemAlloc, as large as its memory. */
+/* A live allocation of cuMemAlloc or of the pool, as large as its memory. */
 typedef struct sim_allocation {
   vmm_address start;
-  uint64_t size, physical;
+  uint64_t size;
+  uint64_t physical; /* behind the address that was looked for */
 } sim_allocation;
 
 typedef struct sim_event {
@@ -177,6 +178,8 @@ bool sim_va_create(vmm_sim *sim);
 void sim_va_destroy(vmm_sim *sim);
 vmm_status sim_address_reserve(vmm_driver *driver, uint64_t size, uint64_t alignment, vmm_address *address);
 vmm_status sim_address_free(vmm_driver *driver, vmm_address address, uint64_t size);
+/* Takes VA that is no reservation of the caller's: for the pool. */
+vmm_status sim_va_take(vmm_sim *sim, uint64_t size, vmm_address *address);
 /* The reservation that holds all of [address, address + size). */
 sim_extent sim_reservation_of(vmm_sim *sim, vmm_address address, uint64_t size);
 
@@ -200,7 +203,7 @@ bool sim_malloc_create(vmm_sim *sim);
 void sim_malloc_destroy(vmm_sim *sim);
 vmm_status sim_malloc(vmm_driver *driver, uint64_t size, vmm_address *address);
 vmm_status sim_free(vmm_driver *driver, vmm_address address);
-/* The live allocation that an address lies in. false: none. */
+/* The live allocation of cuMemAlloc that an address lies in. false: none. */
 bool sim_malloc_find(const vmm_sim *sim, vmm_address address, sim_allocation *found);
 
 /* sim_async.c */
@@ -208,6 +211,11 @@ bool sim_async_create(vmm_sim *sim);
 void sim_async_destroy(vmm_sim *sim);
 vmm_status sim_malloc_async(vmm_driver *driver, uint64_t size, vmm_stream stream, vmm_address *address);
 vmm_status sim_free_async(vmm_driver *driver, vmm_address address, vmm_stream stream);
+
+/* The live allocation of the pool that an address lies in. false: none. */
+bool sim_pool_find(const vmm_sim *sim, vmm_address address, sim_allocation *found);
+/* Frees an allocation of the pool in a stream's order; stream NULL: it is free at once. */
+vmm_status sim_pool_give_back(vmm_sim *sim, vmm_address address, const vmm_stream *stream, uint64_t *size);
 
 /* sim_events.c */
 void sim_events_destroy(vmm_sim *sim);

@@ -285,13 +285,13 @@ bool sim_malloc_find(const vmm_sim *sim, vmm_address address, sim_allocation *fo
   uint32_t index = chunk_at(space, address);
   if (!index) return false;
   const sim_chunk *chunk = &space->chunks[index];
-  *found = (sim_allocation){.start = chunk->start, .size = chunk->size, .physical = chunk->physical};
+  *found = (sim_allocation){
+      .start = chunk->start, .size = chunk->size, .physical = chunk->physical + (address - chunk->start)};
   if (chunk->use == SIM_CHUNK_LARGE) return true;
   sim_piece_id id = sim_slabs_piece_at(&space->slabs, chunk->slab, address);
   const sim_piece *piece = sim_slabs_piece(&space->slabs, id);
   found->start = sim_slabs_address(&space->slabs, id);
   found->size = (uint64_t)piece->units * SIM_UNIT_BYTES;
-  found->physical += found->start - chunk->start;
   return piece->taken;
 }
 
@@ -321,14 +321,23 @@ vmm_status sim_free(vmm_driver *driver, vmm_address address) {
   const vmm_call call = VMM_CALL_FREE;
   vmm_status status;
   if (sim_injected(sim, call, &status)) return sim_refuse(sim, status, call, address, 0, 0, 0);
-  sim_allocation allocation;
-  if (!sim_malloc_find(sim, address, &allocation) || allocation.start != address) {
-    return sim_refuse(sim, VMM_INVALID_VALUE, call, address, 0, 0, 0);
+  if (address == 0) {
+    sim_charge(sim, call, 0);
+    return VMM_SUCCESS;
   }
-  status = give_back(sim, &allocation);
+  sim_allocation allocation;
+  uint64_t size;
+  if (sim_malloc_find(sim, address, &allocation) && allocation.start == address) {
+    size = allocation.size;
+    status = give_back(sim, &allocation);
+    if (status == VMM_SUCCESS) {
+      sim->usage.mallocs--;
+      sim_finish_work(sim);
+    }
+  } else {
+    status = sim_pool_give_back(sim, address, NULL, &size);
+  }
   if (status != VMM_SUCCESS) return sim_refuse(sim, status, call, address, 0, 0, 0);
-  sim->usage.mallocs--;
-  sim_finish_work(sim);
-  sim_charge(sim, call, allocation.size);
+  sim_charge(sim, call, size);
   return VMM_SUCCESS;
 }

@@ -62,6 +62,15 @@ vmm_status sim_address_free(vmm_driver *driver, vmm_address address, uint64_t si
   return VMM_SUCCESS;
 }
 
+vmm_status sim_va_take(vmm_sim *sim, uint64_t size, vmm_address *address) {
+  if (!sim_extents_reserve(&sim->va_free, 1)) return VMM_OUT_OF_MEMORY;
+  sim_extent hole = sim_extents_first_fit(&sim->va_free, size);
+  if (hole == SIM_EXTENT_NONE) return VMM_OUT_OF_MEMORY;
+  *address = sim_extents_get(&sim->va_free, hole)->start;
+  sim_extents_carve(&sim->va_free, hole, *address, size);
+  return VMM_SUCCESS;
+}
+
 sim_extent sim_reservation_of(vmm_sim *sim, vmm_address address, uint64_t size) {
   sim_extent reservation = sim->recent_reservation;
   const sim_extent_node *node = sim_extents_get(&sim->reservations, reservation);
