@@ -77,7 +77,8 @@ typedef struct replay_result {
 
   replay_lap *laps;
   uint64_t lap_count;
-  char drift[256]; /* what grew from lap 2 on; empty: nothing */
+  uint64_t settled_lap; /* from this lap on every lap is like the last; 0: the last one still differs */
+  char drift[256];      /* what grew in the last lap; empty: nothing */
 
   replay_failure first_failure; /* when failed_allocs > 0 */
   uint8_t *failed_events;       /* a bit an event */

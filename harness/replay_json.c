@@ -159,6 +159,7 @@ static void set_numbers(json_t *object, const replay_group *group, const replay_
                         timed ? json_real(events * 1e9 / nanoseconds) : json_null());
   }
   json_object_set_new(object, "laps", laps_array(result));
+  json_object_set_new(object, "settled_lap", result->settled_lap ? number(result->settled_lap) : json_null());
   json_object_set_new(object, "drift", result->drift[0] ? json_string(result->drift) : json_null());
 }
 

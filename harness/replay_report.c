@@ -196,12 +196,16 @@ static void print_laps(const replay_group *group, FILE *stream) {
   fputs("\nAfter each lap, with everything freed:\n", stream);
   if (!table_print(rows, stream)) fputs("(no memory for the whole table)\n", stream);
   table_destroy(rows);
-  if (group->settings->laps < 3) return;
   for (size_t i = 0; i < group->count; i++) {
     const replay_result *result = &group->results[i];
     if (!result->complete) continue;
-    fprintf(stream, "%s: %s%s\n", result->spec->text, result->drift[0] ? "DRIFT: " : "no drift after lap 2",
-            result->drift);
+    fprintf(stream, "%s: ", result->spec->text);
+    if (result->settled_lap) {
+      fprintf(stream, "the same from lap %" PRIu64 " on\n", result->settled_lap);
+    } else {
+      fprintf(stream, "the last lap differs from the one before%s%s\n", result->drift[0] ? ": " : "",
+              result->drift);
+    }
   }
 }
 

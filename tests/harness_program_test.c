@@ -1,0 +1,506 @@
+/* The program as its users meet it: command lines, exit statuses, messages, outputs. */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/exit_status.h"
+#include "harness/program.h"
+#include "tests/harness_support.h"
+#include "tests/test_main.h"
+
+#define EDGE "workloads/bundled/edge.txt.xz"
+#define REAL "workloads/bundled/opt-1.3b-N-b8-s512-w4-v1.pickle.xz"
+
+START_TEST(help_and_version) {
+  program_run run = run_expecting(EXIT_STATUS_DONE, "--help");
+  ck_assert_has(run.output, "replay");
+  ck_assert_has(run.output, "doctor");
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_DONE, "--version");
+  ck_assert_str_eq(run.output, "lakebed " PROGRAM_VERSION "\n");
+  program_run_free(&run);
+  static const char *const commands[] = {"replay", "policies", "doctor"};
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+    run = run_expecting(EXIT_STATUS_DONE, commands[i], "--help");
+    ck_assert_has(run.output, "Usage: lakebed ");
+    ck_assert_has(run.output, commands[i]);
+    program_run_free(&run);
+  }
+  run = run_expecting(EXIT_STATUS_USAGE, (const char *)NULL);
+  ck_assert_has(run.errors, "Commands:");
+  program_run_free(&run);
+}
+END_TEST
+
+START_TEST(unknown_command_names_the_nearest) {
+  program_run run = run_expecting(EXIT_STATUS_USAGE, "replya");
+  ck_assert_has(run.errors, "'replya'");
+  ck_assert_has(run.errors, "did you mean replay?");
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_USAGE, "trace", "convrt");
+  ck_assert_has(run.errors, "did you mean convert?");
+  program_run_free(&run);
+}
+END_TEST
+
+/* A command line that is refused, and what the message must name. */
+static const struct {
+  const char *arguments[3];
+  const char *pieces[3];
+} refused[] = {
+    {{"--policy", "gmlak", EDGE}, {"'gmlak'", "did you mean gmlake?", "native"}},
+    {{"--policy", "gmlake:fraglimit=2MiB", EDGE},
+     {"'fraglimit'", "did you mean frag_limit?", "stitch_count"}},
+    {{"--policy", "gmlake:frag_limit=10MBB", EDGE}, {"frag_limit", "10MBB", NULL}},
+    {{"--policy", "gmlake:frag_limit=-1", EDGE}, {"frag_limit", "-1", NULL}},
+    {{"--policy", "gmlake:frag_limit=", EDGE}, {"frag_limit", NULL, NULL}},
+    {{"--policy", "gmlake:chunk=2MiB,chunk=4MiB", EDGE}, {"chunk", "twice", NULL}},
+    {{"--policy", "native,,bfc", EDGE}, {"policy", NULL, NULL}},
+    {{"--device", "h20", EDGE}, {"'h20'", "did you mean h200?", "a100"}},
+    {{"--driver", "cud", EDGE}, {"'cud'", "did you mean cuda?", NULL}},
+    {{"--laps", "0", EDGE}, {"--laps=0", NULL, NULL}},
+    {{"--laps", "-3", EDGE}, {"--laps=-3", NULL, NULL}},
+    {{"--capacity", "10MBB", EDGE}, {"--capacity=10MBB", NULL, NULL}},
+    {{"--capacity", "3000000", EDGE}, {"3000000", "granularity", NULL}},
+    {{"--capacity", "100TiB", EDGE}, {"100 TiB", NULL, NULL}},
+    {{"--limit", "150%", EDGE}, {"--limit=150%", NULL, NULL}},
+    {{"--json", "/nowhere/at/all.json", EDGE}, {"/nowhere/at/all.json", NULL, NULL}},
+    {{"--no-such-option", EDGE, NULL}, {"--no-such-option", NULL, NULL}},
+    {{"no/such/trace", NULL, NULL}, {"no/such/trace", NULL, NULL}},
+};
+
+START_TEST(bad_usage_is_refused) {
+  const char *const *arguments = refused[_i].arguments;
+  program_run run = run_expecting(EXIT_STATUS_USAGE, "replay", arguments[0], arguments[1], arguments[2]);
+  for (size_t i = 0; i < 3 && refused[_i].pieces[i]; i++) ck_assert_has(run.errors, refused[_i].pieces[i]);
+  ck_assert_str_eq(run.output, "");
+  program_run_free(&run);
+}
+END_TEST
+
+START_TEST(bundled_trace_through_all_policies) {
+  program_run run = run_expecting(EXIT_STATUS_DONE, "replay");
+  static const char *const pieces[] = {"opt-1.3b-LR-b16-s512-w4-v0-i8",
+                                       "NVIDIA H200",
+                                       "native",
+                                       "bfc",
+                                       "rawvmm",
+                                       "gmlake",
+                                       "null",
+                                       "frag_limit=2MiB",
+                                       "reserved peak GiB"};
+  for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) ck_assert_has(run.output, pieces[i]);
+  ck_assert_has(run.errors, "bfc");
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_DONE, "replay", "--quiet", "--policy", "bfc", EDGE);
+  ck_assert_str_eq(run.errors, "");
+  program_run_free(&run);
+  setenv("LAKEBED_ROOT", "/nowhere", 1);
+  run = run_expecting(EXIT_STATUS_USAGE, "replay");
+  ck_assert_has(run.errors, "LAKEBED_ROOT");
+  unsetenv("LAKEBED_ROOT");
+  program_run_free(&run);
+}
+END_TEST
+
+START_TEST(json_has_the_documented_keys) {
+  program_run run = run_expecting(EXIT_STATUS_DONE, "replay", "--json", "-", "--policy",
+                                  "bfc,gmlake:frag_limit=2MiB,chunk=4MiB,null", EDGE);
+  json_t *array = parse_output(&run);
+  ck_assert_uint_eq(json_array_size(array), 3);
+  static const char *const keys[] = {"trace",
+                                     "policy",
+                                     "options",
+                                     "driver",
+                                     "device",
+                                     "events",
+                                     "live_peak_bytes",
+                                     "requested_peak_bytes",
+                                     "allocated_peak_bytes",
+                                     "active_peak_bytes",
+                                     "reserved_peak_bytes",
+                                     "utilization",
+                                     "failed_allocs",
+                                     "segments_peak",
+                                     "alloc_retries",
+                                     "driver_us",
+                                     "driver_calls",
+                                     "operations",
+                                     "counters",
+                                     "final_reserved_bytes",
+                                     "final_allocated_bytes",
+                                     "ns_per_event",
+                                     "events_per_second",
+                                     "laps"};
+  for (size_t i = 0; i < json_array_size(array); i++) {
+    for (size_t j = 0; j < sizeof keys / sizeof *keys; j++) {
+      ck_assert_msg(json_object_get(json_array_get(array, i), keys[j]) != NULL, "%s is missing", keys[j]);
+    }
+  }
+  const json_t *bfc = json_array_get(array, 0), *gmlake = json_array_get(array, 1);
+  ck_assert_str_eq(json_string_value(json_object_get(bfc, "trace")), "edge.txt.xz");
+  ck_assert_str_eq(json_string_value(json_object_get(bfc, "driver")), "sim");
+  /* The recorded outcome of PyTorch on this trace. */
+  ck_assert_double_eq(json_number(bfc, "reserved_peak_bytes"), 746586112);
+  ck_assert_double_eq(json_number(bfc, "segments_peak"), 12);
+  const json_t *call = json_object_get(json_object_get(bfc, "driver_calls"), "cuMemAlloc");
+  ck_assert_double_eq(json_number(call, "count"), 12);
+  ck_assert_double_eq(json_number(call, "us"), json_number(bfc, "driver_us"));
+  ck_assert_double_eq(json_number(json_object_get(gmlake, "options"), "chunk"), 4 << 20);
+  ck_assert(json_is_null(json_object_get(json_array_get(array, 2), "utilization")));
+  json_decref(array);
+  program_run_free(&run);
+}
+END_TEST
+
+START_TEST(same_replay_gives_the_same_bytes) {
+  program_run first = run_expecting(EXIT_STATUS_DONE, "replay", "-q", "--no-host-timing", "--json", "-",
+                                    "--laps", "2", EDGE, REAL);
+  program_run second = run_expecting(EXIT_STATUS_DONE, "replay", "-q", "--no-host-timing", "--json", "-",
+                                     "--laps", "2", EDGE, REAL);
+  ck_assert_str_eq(first.output, second.output);
+  ck_assert_ptr_null(strstr(first.output, "ns_per_event"));
+  program_run_free(&first);
+  program_run_free(&second);
+}
+END_TEST
+
+static size_t count_lines(const char *text) {
+  size_t lines = 0;
+  for (; *text; text++) lines += *text == '\n';
+  return lines;
+}
+
+/* A line of a text, to be freed. */
+static char *copy_row(const char *text, size_t row) {
+  for (; row > 0; row--) text = strchr(text, '\n') + 1;
+  char *copy = strndup(text, strcspn(text, "\n"));
+  ck_assert_ptr_nonnull(copy);
+  return copy;
+}
+
+/* Cells of a line, quoted commas not counted. */
+static size_t count_cells(const char *line) {
+  size_t cells = 1;
+  bool quoted = false;
+  for (; *line && *line != '\n'; line++) {
+    if (*line == '"') quoted = !quoted;
+    cells += *line == ',' && !quoted;
+  }
+  return cells;
+}
+
+START_TEST(csv_has_a_row_a_run) {
+  char *path = test_path("results.csv");
+  program_run run = run_expecting(EXIT_STATUS_USAGE, "replay", "--csv", path, "--policy",
+                                  "bfc,gmlake:chunk=3MiB,native", EDGE, REAL);
+  char *csv = read_test_file(path);
+  ck_assert_uint_eq(count_lines(csv), 7);
+  size_t columns = count_cells(csv);
+  for (const char *line = csv; *line; line = strchr(line, '\n') + 1)
+    ck_assert_uint_eq(count_cells(line), columns);
+  ck_assert_has(csv, ",failed,");
+  ck_assert_has(run.output, "FAILED");
+  free(csv);
+  free(path);
+  program_run_free(&run);
+}
+END_TEST
+
+START_TEST(one_failing_policy_does_not_stop_the_others) {
+  program_run run = run_expecting(EXIT_STATUS_USAGE, "replay", "--json", "-", "--policy",
+                                  "native,gmlake:chunk=3MiB,bfc", EDGE);
+  json_t *array = parse_output(&run);
+  ck_assert_uint_eq(json_array_size(array), 3);
+  const json_t *failed = json_array_get(array, 1);
+  ck_assert_str_eq(json_string_value(json_object_get(failed, "status")), "failed");
+  ck_assert_has(json_string_value(json_object_get(failed, "error")), "chunk");
+  ck_assert_ptr_null(json_object_get(failed, "reserved_peak_bytes"));
+  ck_assert_double_eq(json_number(json_array_get(array, 2), "reserved_peak_bytes"), 746586112);
+  json_decref(array);
+  program_run_free(&run);
+}
+END_TEST
+
+START_TEST(malformed_trace_gives_no_results) {
+  char *path = write_test_file("malformed.txt", "a 1 512 0\na 2 1024 0\nf 7\n");
+  program_run run = run_expecting(EXIT_STATUS_USAGE, "replay", "--policy", "bfc,native", path, EDGE);
+  ck_assert_has(run.errors, "malformed.txt:3:");
+  /* Only the good trace has a table. */
+  ck_assert_ptr_null(strstr(run.output, "malformed.txt"));
+  ck_assert_has(run.output, "edge.txt.xz");
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_USAGE, "replay", "--policy", "bfc,native", "--json", "-", path);
+  json_t *array = parse_output(&run);
+  ck_assert_uint_eq(json_array_size(array), 2);
+  for (size_t i = 0; i < 2; i++) {
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(array, i), "status")), "failed");
+    ck_assert_ptr_null(json_object_get(json_array_get(array, i), "live_peak_bytes"));
+  }
+  json_decref(array);
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_USAGE, "trace", "info", path);
+  ck_assert_has(run.errors, "malformed.txt:3:");
+  program_run_free(&run);
+  free(path);
+}
+END_TEST
+
+START_TEST(empty_trace_says_so) {
+  char *path = write_test_file("empty.txt", "");
+  program_run run = run_expecting(EXIT_STATUS_USAGE, "replay", "--policy", "bfc", path);
+  ck_assert_has(run.errors, "empty.txt");
+  ck_assert_has(run.errors, "no events");
+  program_run_free(&run);
+  free(path);
+  path = write_test_file("comment.txt", "# nothing but a comment\n");
+  run = run_expecting(EXIT_STATUS_USAGE, "trace", "info", path);
+  ck_assert_has(run.errors, "no events");
+  program_run_free(&run);
+  free(path);
+}
+END_TEST
+
+START_TEST(trace_bigger_than_the_device) {
+  char *path =
+      write_test_file("big.txt", "a 1 1073741824 0\na 2 1073741824 0\nf 1\na 3 1073741824 0\nf 2\nf 3\n");
+  program_run run = run_expecting(EXIT_STATUS_OUT_OF_MEMORY, "replay", "--capacity", "1GiB", "--policy",
+                                  "native,null", path);
+  static const char *const pieces[] = {"native: 1 request found no memory",
+                                       "event          1",
+                                       "id 2",
+                                       "wanted         1.00 GiB (1073741824 bytes)",
+                                       "live           1.00 GiB",
+                                       "device         0 B free of 1.00 GiB",
+                                       "cuMemAlloc(size=1073741824)",
+                                       "CUDA_ERROR_OUT_OF_MEMORY",
+                                       "served by      null"};
+  for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) ck_assert_has(run.output, pieces[i]);
+  program_run_free(&run);
+  free(path);
+}
+END_TEST
+
+START_TEST(absurd_requests_fail_cleanly) {
+  char *path =
+      write_test_file("absurd.txt",
+                      "a 1 0 0\na 2 9223372036854775807 0\nf 2\na 3 1152921504606846976 0\na 4 512 0\n"
+                      "f 1\nf 3\nf 4\n");
+  program_run run = run_expecting(EXIT_STATUS_OUT_OF_MEMORY, "replay", "--check", "--json", "-", path);
+  json_t *array = parse_output(&run);
+  ck_assert_uint_ge(json_array_size(array), 5);
+  for (size_t i = 0; i < json_array_size(array); i++) {
+    const json_t *object = json_array_get(array, i);
+    ck_assert_double_eq(json_number(object, "failed_allocs"), 2);
+    ck_assert_double_eq(json_number(object, "live_peak_bytes"), 512);
+    ck_assert_double_eq(json_number(json_object_get(object, "first_failure"), "event"), 1);
+  }
+  json_decref(array);
+  program_run_free(&run);
+  free(path);
+}
+END_TEST
+
+START_TEST(limit_by_size_and_fraction) {
+  program_run run = run_expecting(EXIT_STATUS_OUT_OF_MEMORY, "replay", "--limit", "8GiB", "--policy",
+                                  "native", "--json", "-", REAL);
+  json_t *array = parse_output(&run);
+  const json_t *object = json_array_get(array, 0);
+  ck_assert_double_eq(json_number(object, "limit_bytes"), 8589934592.0);
+  ck_assert_double_le(json_number(object, "reserved_peak_bytes"), 8589934592.0);
+  ck_assert_double_gt(json_number(object, "failed_allocs"), 0);
+  json_decref(array);
+  program_run_free(&run);
+  run =
+      run_expecting(EXIT_STATUS_DONE, "replay", "--limit", "0.25", "--policy", "native", "--json", "-", EDGE);
+  array = parse_output(&run);
+  /* A quarter of all that the H200 has, as PyTorch takes fractions. */
+  ck_assert_double_eq(json_number(json_array_get(array, 0), "limit_bytes"), 150109880320.0 / 4);
+  json_decref(array);
+  program_run_free(&run);
+}
+END_TEST
+
+START_TEST(laps_settle) {
+  program_run run = run_expecting(EXIT_STATUS_DONE, "replay", "--laps", "4", "--json", "-", "--policy",
+                                  "native,bfc,expandable,rawvmm", REAL);
+  json_t *array = parse_output(&run);
+  for (size_t i = 0; i < json_array_size(array); i++) {
+    const json_t *object = json_array_get(array, i), *laps = json_object_get(object, "laps");
+    ck_assert_uint_eq(json_array_size(laps), 4);
+    ck_assert_double_eq(json_number(object, "events"), 4 * json_number(json_array_get(laps, 0), "events"));
+    for (size_t j = 0; j < 4; j++) {
+      ck_assert_double_eq(json_number(json_array_get(laps, j), "allocated_bytes"), 0);
+      ck_assert_double_eq(json_number(json_array_get(laps, j), "failed_allocs"), 0);
+    }
+    ck_assert_double_le(json_number(object, "settled_lap"), 3);
+    ck_assert(json_is_null(json_object_get(object, "drift")));
+  }
+  json_decref(array);
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_DONE, "replay", "--laps", "5", "--policy", "bfc", EDGE);
+  ck_assert_has(run.output, "bfc: the same from lap 3 on");
+  program_run_free(&run);
+}
+END_TEST
+
+START_TEST(timeline_is_thinned_and_keeps_extremes) {
+  char *path = test_path("timeline.csv");
+  program_run run = run_expecting(EXIT_STATUS_DONE, "replay", "--timeline", path, "--timeline-points", "100",
+                                  "--json", "-", "--policy", "bfc,native", REAL);
+  json_t *array = parse_output(&run);
+  char *csv = read_test_file(path);
+  ck_assert_int_eq(strncmp(csv, "trace,policy,event,time_us,live_bytes,allocated_bytes,reserved_bytes\n", 68),
+                   0);
+  uint64_t live = 0, reserved = 0, last = 0;
+  size_t points = 0;
+  char *rest = NULL;
+  strtok_r(csv, "\n", &rest);
+  for (char *line = strtok_r(NULL, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+    unsigned long long event, time, live_bytes, allocated_bytes, reserved_bytes;
+    char *numbers = strstr(line, ",bfc,");
+    if (!numbers) continue;
+    ck_assert_int_eq(sscanf(numbers, ",bfc,%llu,%llu,%llu,%llu,%llu", &event, &time, &live_bytes,
+                            &allocated_bytes, &reserved_bytes),
+                     5);
+    if (points++ == 0) {
+      ck_assert_uint_eq(event, 0);
+    } else {
+      ck_assert_uint_gt(event, last);
+    }
+    last = event;
+    if (live_bytes > live) live = live_bytes;
+    if (reserved_bytes > reserved) reserved = reserved_bytes;
+  }
+  const json_t *bfc = json_array_get(array, 0);
+  ck_assert_uint_le(points, 100);
+  ck_assert_uint_gt(points, 50);
+  ck_assert_double_eq((double)last + 1, json_number(bfc, "events"));
+  ck_assert_double_eq((double)live, json_number(bfc, "live_peak_bytes"));
+  ck_assert_double_eq((double)reserved, json_number(bfc, "reserved_peak_bytes"));
+  json_decref(array);
+  free(csv);
+  free(path);
+  program_run_free(&run);
+}
+END_TEST
+
+START_TEST(verification_passes_on_every_policy) {
+  program_run run =
+      run_expecting(EXIT_STATUS_DONE, "replay", "--verify", "--check", "--capacity", "1GiB", EDGE);
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_USAGE, "replay", "--verify", "--capacity", "500GiB", EDGE);
+  ck_assert_has(run.errors, "--capacity");
+  program_run_free(&run);
+}
+END_TEST
+
+START_TEST(policies_are_listed) {
+  program_run run = run_expecting(EXIT_STATUS_DONE, "policies");
+  ck_assert_has(run.output, "gmlake");
+  ck_assert_has(run.output, "caching allocator");
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_DONE, "policies", "gmlake");
+  ck_assert_has(run.output, "frag_limit");
+  ck_assert_has(run.output, "2MiB");
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_USAGE, "policies", "gmlak");
+  ck_assert_has(run.errors, "did you mean gmlake?");
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_DONE, "policies", "--json");
+  json_t *array = parse_output(&run);
+  ck_assert_uint_ge(json_array_size(array), 5);
+  ck_assert(json_is_array(json_object_get(json_array_get(array, 0), "options")));
+  json_decref(array);
+  program_run_free(&run);
+}
+END_TEST
+
+START_TEST(traces_are_described) {
+  program_run run = run_expecting(EXIT_STATUS_DONE, "trace", "info", "--json", EDGE, REAL);
+  json_t *array = parse_output(&run);
+  ck_assert_uint_eq(json_array_size(array), 2);
+  const json_t *edge = json_array_get(array, 0), *sizes = json_object_get(edge, "sizes");
+  ck_assert_double_eq(json_number(edge, "events"), 28);
+  ck_assert_double_eq(json_number(edge, "live_peak_bytes"), 727714816);
+  double allocations = 0;
+  for (size_t i = 0; i < json_array_size(sizes); i++)
+    allocations += json_number(json_array_get(sizes, i), "count");
+  ck_assert_double_eq(allocations, json_number(edge, "allocations"));
+  json_decref(array);
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_DONE, "trace", "info", EDGE);
+  ck_assert_has(run.output, "peak live");
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_USAGE, "trace", "info");
+  program_run_free(&run);
+}
+END_TEST
+
+START_TEST(conversion_keeps_what_matters) {
+  static const struct {
+    const char *name, *format;
+  } targets[] = {{"plain.txt", "events"}, {"own.trace.xz", "lakebed"}, {"plain.txt.gz", "events"}};
+  program_run expected =
+      run_expecting(EXIT_STATUS_DONE, "replay", "-q", "--no-host-timing", "--csv", "-", REAL);
+  for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+    char *path = test_path(targets[i].name);
+    program_run run =
+        run_expecting(EXIT_STATUS_DONE, "trace", "convert", "--format", targets[i].format, REAL, path);
+    program_run_free(&run);
+    run = run_expecting(EXIT_STATUS_DONE, "replay", "-q", "--no-host-timing", "--csv", "-", path);
+    /* All but the trace's name is the same. */
+    size_t rows = count_lines(expected.output);
+    ck_assert_uint_eq(count_lines(run.output), rows);
+    for (size_t row = 0; row < rows; row++) {
+      char *wanted = copy_row(expected.output, row), *found = copy_row(run.output, row);
+      /* All but the trace's name is the same. */
+      ck_assert_str_eq(strchr(found, ','), strchr(wanted, ','));
+      free(wanted);
+      free(found);
+    }
+    program_run_free(&run);
+    free(path);
+  }
+  program_run_free(&expected);
+  program_run run = run_expecting(EXIT_STATUS_USAGE, "trace", "convert", "--format", "event", EDGE, "x");
+  ck_assert_has(run.errors, "did you mean events?");
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_USAGE, "trace", "convert", EDGE);
+  program_run_free(&run);
+}
+END_TEST
+
+static Suite *program_suite(void) {
+  Suite *suite = suite_create("program");
+  TCase *usage = tcase_create("usage");
+  tcase_add_test(usage, help_and_version);
+  tcase_add_test(usage, unknown_command_names_the_nearest);
+  tcase_add_loop_test(usage, bad_usage_is_refused, 0, (int)(sizeof refused / sizeof *refused));
+  suite_add_tcase(suite, usage);
+  TCase *replay = tcase_create("replay");
+  tcase_add_test(replay, bundled_trace_through_all_policies);
+  tcase_add_test(replay, json_has_the_documented_keys);
+  tcase_add_test(replay, same_replay_gives_the_same_bytes);
+  tcase_add_test(replay, csv_has_a_row_a_run);
+  tcase_add_test(replay, one_failing_policy_does_not_stop_the_others);
+  tcase_add_test(replay, malformed_trace_gives_no_results);
+  tcase_add_test(replay, empty_trace_says_so);
+  tcase_add_test(replay, trace_bigger_than_the_device);
+  tcase_add_test(replay, absurd_requests_fail_cleanly);
+  tcase_add_test(replay, limit_by_size_and_fraction);
+  tcase_add_test(replay, laps_settle);
+  tcase_add_test(replay, timeline_is_thinned_and_keeps_extremes);
+  tcase_add_test(replay, verification_passes_on_every_policy);
+  suite_add_tcase(suite, replay);
+  TCase *others = tcase_create("others");
+  tcase_add_test(others, policies_are_listed);
+  tcase_add_test(others, traces_are_described);
+  tcase_add_test(others, conversion_keeps_what_matters);
+  suite_add_tcase(suite, others);
+  return suite;
+}
+
+TEST_MAIN(program_suite)

@@ -1,0 +1,119 @@
+#include "tests/harness_support.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "harness/program.h"
+
+enum { ARGUMENTS_LIMIT = 32 };
+
+/* The folder that holds this test's files, made at first need. */
+static const char *folder(void) {
+  static char path[512];
+  if (path[0]) return path;
+  const char *base = getenv("TEST_TMPDIR");
+  snprintf(path, sizeof path, "%s/harness_test.%ld", base ? base : "/tmp", (long)getpid());
+  ck_assert_msg(mkdir(path, 0700) == 0 || errno == EEXIST, "%s cannot be made", path);
+  return path;
+}
+
+char *test_path(const char *name) {
+  size_t size = strlen(folder()) + strlen(name) + 2;
+  char *path = malloc(size);
+  ck_assert_ptr_nonnull(path);
+  snprintf(path, size, "%s/%s", folder(), name);
+  return path;
+}
+
+char *write_test_file(const char *name, const char *content) {
+  char *path = test_path(name);
+  FILE *stream = fopen(path, "w");
+  ck_assert_ptr_nonnull(stream);
+  fputs(content, stream);
+  ck_assert_int_eq(fclose(stream), 0);
+  return path;
+}
+
+static char *read_stream(FILE *stream) {
+  ck_assert_int_eq(fseek(stream, 0, SEEK_END), 0);
+  long size = ftell(stream);
+  ck_assert_int_ge(size, 0);
+  rewind(stream);
+  char *text = malloc((size_t)size + 1);
+  ck_assert_ptr_nonnull(text);
+  ck_assert_uint_eq(fread(text, 1, (size_t)size, stream), (size_t)size);
+  text[size] = '\0';
+  return text;
+}
+
+char *read_test_file(const char *path) {
+  FILE *stream = fopen(path, "r");
+  ck_assert_msg(stream != NULL, "%s cannot be read", path);
+  char *text = read_stream(stream);
+  fclose(stream);
+  return text;
+}
+
+static void run_child(int argc, char **argv, FILE *output, FILE *errors) {
+  if (dup2(fileno(output), STDOUT_FILENO) < 0 || dup2(fileno(errors), STDERR_FILENO) < 0) _exit(126);
+  exit((int)program_main(argc, argv));
+}
+
+program_run run_program(const char *first, ...) {
+  /* The program may write to argv; the copies are kept where a leak checker sees them. */
+  static char *copies[ARGUMENTS_LIMIT];
+  copies[0] = strdup("lakebed");
+  char *argv[ARGUMENTS_LIMIT + 1] = {copies[0]};
+  int argc = 1;
+  va_list arguments;
+  va_start(arguments, first);
+  for (const char *argument = first; argument; argument = va_arg(arguments, const char *)) {
+    ck_assert_int_lt(argc, ARGUMENTS_LIMIT);
+    copies[argc] = strdup(argument);
+    argv[argc] = copies[argc];
+    argc++;
+  }
+  va_end(arguments);
+  FILE *output = tmpfile(), *errors = tmpfile();
+  ck_assert(output && errors);
+  fflush(stdout);
+  fflush(stderr);
+  pid_t child = fork();
+  ck_assert_int_ge(child, 0);
+  if (child == 0) run_child(argc, argv, output, errors);
+  int status = 0;
+  ck_assert_int_eq(waitpid(child, &status, 0), child);
+  program_run run = {.status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status),
+                     .output = read_stream(output),
+                     .errors = read_stream(errors)};
+  fclose(output);
+  fclose(errors);
+  for (int i = 0; i < argc; i++) free(copies[i]);
+  return run;
+}
+
+void program_run_free(program_run *run) {
+  free(run->output);
+  free(run->errors);
+  run->output = run->errors = NULL;
+}
+
+json_t *parse_output(const program_run *run) {
+  json_error_t error;
+  json_t *parsed = json_loads(run->output, 0, &error);
+  ck_assert_msg(parsed != NULL, "no JSON: %s\n%s", error.text, run->output);
+  return parsed;
+}
+
+double json_number(const json_t *object, const char *key) {
+  const json_t *value = json_object_get(object, key);
+  ck_assert_msg(json_is_number(value), "%s is no number", key);
+  return json_number_value(value);
+}

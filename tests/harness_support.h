@@ -1,0 +1,42 @@
+/* What tests of the program share: running it, files for it, its JSON. */
+#ifndef LAKEBED_TESTS_HARNESS_SUPPORT_H
+#define LAKEBED_TESTS_HARNESS_SUPPORT_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+typedef struct program_run {
+  int status; /* exit status; negative: the number of the signal that ended it */
+  char *output;
+  char *errors;
+} program_run;
+
+/* Runs the program in a process of its own with these arguments (after its name; ends with NULL). */
+program_run run_program(const char *first, ...) __attribute__((sentinel));
+void program_run_free(program_run *run);
+
+/* Runs it and fails the test unless it ends with the status. */
+#define run_expecting(expected, ...)                                                               \
+  __extension__({                                                                                  \
+    program_run run_ = run_program(__VA_ARGS__, (const char *)NULL);                               \
+    ck_assert_msg(run_.status == (expected), "ended with %d, not %d\n%.1500s%.1500s", run_.status, \
+                  (int)(expected), run_.output, run_.errors);                                      \
+    run_;                                                                                          \
+  })
+
+#define ck_assert_has(text, piece) \
+  ck_assert_msg(strstr((text), (piece)) != NULL, "'%s' is not in:\n%.3000s", (piece), (text))
+
+/* Writes a file of this name into the test's own folder. Returns its path, to be freed. */
+char *write_test_file(const char *name, const char *content);
+/* The path of a file in the test's own folder, to be freed. */
+char *test_path(const char *name);
+/* A file's content, to be freed. */
+char *read_test_file(const char *path);
+
+/* Parses the output of a run; fails the test when it is no JSON. */
+json_t *parse_output(const program_run *run);
+/* A number of an object; fails the test when there is none. */
+double json_number(const json_t *object, const char *key);
+
+#endif
