@@ -21,7 +21,7 @@ enum { OPTION_CHUNK, OPTION_FRAG_LIMIT, OPTION_STITCH_BYTES, OPTION_STITCH_COUNT
 static const policy_option options[] = {
     {"chunk", POLICY_OPTION_SIZE, "2MiB", 1, 1e15, NULL, "bytes",
      "size of one physical handle; requests below it go to the small pool"},
-    {"frag_limit", POLICY_OPTION_SIZE, "2MiB", 0, 1e15, NULL, "bytes",
+    {"frag_limit", POLICY_OPTION_SIZE, "2MiB", 0, 0, NULL, "bytes",
      "blocks below this size are neither split nor stitched (the paper's example is 128MiB)"},
     {"stitch_bytes", POLICY_OPTION_SIZE, "1TiB", 0, 0, NULL, "bytes",
      "most VA that sBlocks may take; beyond it the least recently used inactive ones are freed"},

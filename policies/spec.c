@@ -59,9 +59,11 @@ bool policy_parse_size(const char *text, uint64_t *bytes) {
   if (errno != 0) return false;
   double fraction = 0;
   if (*end == '.') {
-    char *point = end;
-    fraction = strtod(point, &end);
-    if (end == point + 1) return false;
+    size_t digits = strspn(end + 1, "0123456789");
+    if (digits == 0) return false;
+    fraction = strtod(end, NULL);
+    if (fraction >= 1) return false;
+    end += 1 + digits;
   }
   static const struct {
     const char *suffix;
@@ -190,7 +192,8 @@ static vmm_status parse_value(const parse *state, const char *policy_name, const
   bool numeric = option->type == POLICY_OPTION_SIZE || option->type == POLICY_OPTION_INTEGER;
   double number = numeric ? (double)value->integer : value->real;
   bool bounded = (option->minimum != 0 || option->maximum != 0) && (numeric || option->type == POLICY_OPTION_REAL);
-  bool unlimited = numeric && value->integer == UINT64_MAX && strcmp(text, "unlimited") == 0;
+  /* Past every maximum, unless it is what the option begins with. */
+  bool unlimited = strcmp(text, "unlimited") == 0 && strcmp(option->default_value, "unlimited") == 0;
   if (bounded && !unlimited && (number < option->minimum || number > option->maximum)) {
     return refuse(state, "policy %s: %s=%s is out of range: %.12g to %.12g %s", policy_name, option->name, text,
                   option->minimum, option->maximum, option->unit ? option->unit : "");
