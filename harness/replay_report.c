@@ -21,6 +21,28 @@ void replay_options_text(const policy_spec *spec, char *text, size_t text_size) 
   }
 }
 
+enum { TEXT_WIDTH = 100 };
+
+/* Prints words in lines of about TEXT_WIDTH characters, indented as the header's values are. */
+static void print_wrapped(const char *text, FILE *stream) {
+  size_t column = 10;
+  while (*text) {
+    size_t length = strcspn(text, " ");
+    if (column > 10 && column + 1 + length > TEXT_WIDTH) {
+      fprintf(stream, "\n%10s", "");
+      column = 10;
+    } else if (column > 10) {
+      fputc(' ', stream);
+      column++;
+    }
+    fprintf(stream, "%.*s", (int)length, text);
+    column += length;
+    text += length;
+    text += *text == ' ';
+  }
+  fputc('\n', stream);
+}
+
 static void print_header(const replay_group *group, FILE *stream) {
   const replay_settings *settings = group->settings;
   const device_model *model = settings->model;
@@ -51,7 +73,10 @@ static void print_header(const replay_group *group, FILE *stream) {
     fprintf(stream, ", policies limited to %s", text);
   }
   fputc('\n', stream);
-  if (model->source) fprintf(stream, "latencies %s\n", model->source);
+  if (model->source) {
+    fprintf(stream, "%-10s", "latencies");
+    print_wrapped(model->source, stream);
+  }
   for (size_t i = 0; i < group->count; i++) {
     const policy_spec *spec = group->results[i].spec;
     char options[2048];

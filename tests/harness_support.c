@@ -1,6 +1,7 @@
 #include "tests/harness_support.h"
 
 #include <check.h>
+#include <dirent.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,14 +15,29 @@
 
 enum { ARGUMENTS_LIMIT = 32 };
 
-/* The folder that holds this test's files, made at first need. */
+static char folder_path[512];
+static pid_t folder_owner;
+
+static void remove_folder(void) {
+  /* The program under test is a child that ends with the same handlers. */
+  DIR *opened = getpid() == folder_owner ? opendir(folder_path) : NULL;
+  if (!opened) return;
+  for (struct dirent *entry = readdir(opened); entry; entry = readdir(opened)) {
+    if (entry->d_name[0] != '.') unlinkat(dirfd(opened), entry->d_name, 0);
+  }
+  closedir(opened);
+  rmdir(folder_path);
+}
+
+/* The folder that holds this test's files, made at first need and removed at the end. */
 static const char *folder(void) {
-  static char path[512];
-  if (path[0]) return path;
+  if (folder_path[0] && folder_owner == getpid()) return folder_path;
   const char *base = getenv("TEST_TMPDIR");
-  snprintf(path, sizeof path, "%s/harness_test.%ld", base ? base : "/tmp", (long)getpid());
-  ck_assert_msg(mkdir(path, 0700) == 0 || errno == EEXIST, "%s cannot be made", path);
-  return path;
+  folder_owner = getpid();
+  snprintf(folder_path, sizeof folder_path, "%s/harness_test.%ld", base ? base : "/tmp", (long)folder_owner);
+  ck_assert_msg(mkdir(folder_path, 0700) == 0 || errno == EEXIST, "%s cannot be made", folder_path);
+  ck_assert_int_eq(atexit(remove_folder), 0);
+  return folder_path;
 }
 
 char *test_path(const char *name) {
