@@ -145,9 +145,9 @@ static exit_status replay_trace(const replay_options *options, const replay_sett
   return status;
 }
 
-static exit_status replay_traces(const replay_options *options, const device_model *model,
+static exit_status replay_traces(const replay_options *options, const device_model *model, instruments *set,
                                  const replay_sinks *sinks) {
-  const replay_settings settings = {
+  replay_settings settings = {
       .model = model,
       .limit = options->limit_fraction > 0 ? (uint64_t)(options->limit_fraction * (double)model->total)
                                            : options->limit,
@@ -155,17 +155,19 @@ static exit_status replay_traces(const replay_options *options, const device_mod
       .check = options->check,
       .verify = options->verify,
       .timeline_points = options->timeline_path ? options->timeline_points : 0,
+      .instruments = set,
   };
   progress shown;
   progress_init(&shown, options->quiet);
   exit_status status = EXIT_STATUS_DONE;
   for (size_t i = 0; i < options->trace_count; i++) {
+    settings.trace = replay_trace_name(options->traces[i]);
     status = exit_status_worse(status, replay_trace(options, &settings, options->traces[i], &shown, sinks));
   }
   return status;
 }
 
-static exit_status run(const replay_options *options) {
+static exit_status run(const replay_options *options, instruments *set) {
   char message[1024];
   device_model model;
   exit_status status = device_model_load(&options->device, &model, message, sizeof message);
@@ -174,16 +176,31 @@ static exit_status run(const replay_options *options) {
     return status;
   }
   replay_sinks sinks = {0};
-  status = open_sinks(options, &sinks) ? replay_traces(options, &model, &sinks) : EXIT_STATUS_USAGE;
+  status = open_sinks(options, &sinks) ? replay_traces(options, &model, set, &sinks) : EXIT_STATUS_USAGE;
   status = exit_status_worse(status, close_sinks(options, &sinks));
   device_model_unload(&model);
   return status;
 }
 
+/* Instruments come before the device, and end after it. */
+static exit_status run_with_instruments(const replay_options *options) {
+  char message[1024];
+  instruments *set;
+  exit_status status = instruments_create(&options->instruments, &set, message, sizeof message);
+  if (status != EXIT_STATUS_DONE) {
+    program_complain("%s", message);
+    return status;
+  }
+  status = run(options, set);
+  if (instruments_destroy(set, message, sizeof message)) return status;
+  program_complain("%s", message);
+  return exit_status_worse(status, EXIT_STATUS_USAGE);
+}
+
 exit_status command_replay(int argc, char **argv) {
   replay_options options;
   exit_status status = replay_options_parse(argc, argv, &options);
-  if (status == EXIT_STATUS_DONE) status = run(&options);
+  if (status == EXIT_STATUS_DONE) status = run_with_instruments(&options);
   replay_options_free(&options);
   return status;
 }

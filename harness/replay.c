@@ -112,7 +112,9 @@ static void describe_failure(replay *run, const trace_event *event) {
 
 static bool fill(replay *run, replay_slot *slot, const trace_event *event) {
   slot->pattern = run->result->events + 1;
+  instruments_begin(run->settings->instruments, "fill", slot->size);
   vmm_status status = vmm_fill(run->gpu.raw, slot->address, slot->size, slot->stream, slot->pattern);
+  instruments_end(run->settings->instruments);
   return status == VMM_SUCCESS || fail_call(run, event, "fill", status);
 }
 
@@ -132,8 +134,10 @@ static void describe_overlap(const replay *run, const replay_slot *slot, char *t
 
 static bool verify(replay *run, const replay_slot *slot) {
   vmm_mismatch mismatch;
+  instruments_begin(run->settings->instruments, "verify", slot->size);
   vmm_status status =
       vmm_verify(run->gpu.raw, slot->address, slot->size, slot->stream, slot->pattern, &mismatch);
+  instruments_end(run->settings->instruments);
   if (status != VMM_SUCCESS) {
     char cause[256];
     device_error_format(&run->gpu, cause, sizeof cause);
@@ -165,6 +169,7 @@ static bool allocate(replay *run, const trace_event *event) {
   }
   if (status != VMM_SUCCESS) return fail_call(run, event, "allocate", status);
   *slot = (replay_slot){.address = address, .size = event->size, .stream = event->stream};
+  instruments_allocated(run->settings->instruments, address, event->size, run->result->events);
   run->live_bytes += replay_live_size(event->size);
   if (run->live_bytes > run->result->live_peak_bytes) run->result->live_peak_bytes = run->live_bytes;
   return !run->verify || address == 0 || fill(run, slot, event);
@@ -174,6 +179,7 @@ static bool release(replay *run, uint32_t number, const trace_event *event) {
   replay_slot *slot = &run->slots[number];
   if (slot->address != NO_ADDRESS) {
     if (run->verify && slot->address != 0 && !verify(run, slot)) return false;
+    instruments_freed(run->settings->instruments, slot->address);
     vmm_status status = policy_free(run->subject, slot->address);
     if (status != VMM_SUCCESS) return fail_call(run, event, "free", status);
     run->live_bytes -= replay_live_size(slot->size);
@@ -203,6 +209,7 @@ static bool replay_event(replay *run, const trace_event *event) {
   uint64_t held;
   if (device_held_bytes(&run->gpu, &held) && held > run->result->device_peak_bytes)
     run->result->device_peak_bytes = held;
+  instruments_memory(run->settings->instruments, run->live_bytes);
   if (run->settings->check && !check(run)) return false;
   if (run->line) {
     const pool_statistics *statistics = &run->subject->heap.statistics;
@@ -220,6 +227,7 @@ static bool free_all(replay *run) {
     if (run->slots[i].address == 0) continue;
     const trace_event event = {.kind = TRACE_FREE, .slot = i, .size = run->slots[i].size};
     if (!release(run, i, &event)) return false;
+    instruments_memory(run->settings->instruments, run->live_bytes);
     if (run->settings->check && !check(run)) return false;
   }
   return true;
@@ -287,6 +295,7 @@ static void record_totals(replay *run) {
   memcpy(result->operations, heap->operations, sizeof result->operations);
   size_t counters = policy_counters(run->subject, result->counters, REPLAY_COUNTERS);
   result->counter_count = counters < REPLAY_COUNTERS ? counters : REPLAY_COUNTERS;
+  result->latency = instruments_report(run->settings->instruments);
 }
 
 static bool fail_trace(replay *run, const trace_error *error) {
@@ -303,7 +312,9 @@ static bool replay_lap_events(replay *run, event_source *source, progress *shown
   while (true) {
     const trace_event *events;
     size_t count;
+    instruments_pause(run->settings->instruments);
     trace_status status = event_source_next(source, &events, &count, &error);
+    instruments_resume(run->settings->instruments);
     if (status == TRACE_END) return true;
     if (status != TRACE_OK) return fail_trace(run, &error);
     uint64_t begin_ns = progress_clock_ns();
@@ -420,6 +431,15 @@ static bool check_laps(replay *run) {
               laps[0].reserved_bytes, laps[count - 1].reserved_bytes, count);
 }
 
+static void attach_instruments(replay *run, const policy_spec *spec) {
+  const replay_settings *settings = run->settings;
+  const instrument_run subject = {.policy = spec->text,
+                                  .trace = settings->trace ? settings->trace : "",
+                                  .modelled = settings->model->source != NULL,
+                                  .device = run->gpu.raw};
+  instruments_attach(settings->instruments, &subject, run->subject, run->gpu.meter);
+}
+
 static bool prepare(replay *run, const policy_spec *spec) {
   replay_result *result = run->result;
   char message[REPLAY_MESSAGE];
@@ -433,7 +453,10 @@ static bool prepare(replay *run, const policy_spec *spec) {
   if (opened != EXIT_STATUS_DONE) return fail(run, opened, "%s", message);
   vmm_status status =
       policy_create(spec, run->gpu.meter, run->settings->limit, &run->subject, message, sizeof message);
-  if (status == VMM_SUCCESS) return true;
+  if (status == VMM_SUCCESS) {
+    attach_instruments(run, spec);
+    return true;
+  }
   exit_status kind = status == VMM_INVALID_VALUE   ? EXIT_STATUS_USAGE
                      : status == VMM_OUT_OF_MEMORY ? EXIT_STATUS_OUT_OF_MEMORY
                                                    : EXIT_STATUS_CHECK_FAILED;
@@ -454,7 +477,11 @@ static bool keep_timeline(replay *run) {
 /* Gives everything back and sees that the device is empty. */
 static void finish(replay *run) {
   replay_result *result = run->result;
+  instruments *set = run->settings->instruments;
+  instruments_begin(set, "destroy", 0);
   policy_destroy(run->subject);
+  instruments_end(set);
+  instruments_detach(set);
   char left[512];
   if (run->gpu.raw && !device_is_empty(&run->gpu, left, sizeof left)) {
     size_t used = strlen(result->message);
@@ -486,6 +513,7 @@ void replay_result_free(replay_result *result) {
   free(result->laps);
   free(result->failed_events);
   free(result->timeline);
+  instrument_report_free(result->latency);
   memset(result, 0, sizeof *result);
 }
 

@@ -10,17 +10,20 @@
 #include "harness/device.h"
 #include "harness/event_source.h"
 #include "harness/exit_status.h"
+#include "harness/instruments.h"
 #include "harness/progress.h"
 #include "harness/timeline.h"
 #include "policies/policy.h"
 
 typedef struct replay_settings {
   const device_model *model;
-  uint64_t limit;         /* most bytes a policy may hold; UINT64_MAX: none */
-  uint64_t laps;          /* times the trace is replayed, at least 1 */
-  bool check;             /* the policy's invariants after every event */
-  bool verify;            /* every allocation is filled, and compared before its free */
-  size_t timeline_points; /* 0: no timeline */
+  uint64_t limit;           /* most bytes a policy may hold; UINT64_MAX: none */
+  uint64_t laps;            /* times the trace is replayed, at least 1 */
+  bool check;               /* the policy's invariants after every event */
+  bool verify;              /* every allocation is filled, and compared before its free */
+  size_t timeline_points;   /* 0: no timeline */
+  instruments *instruments; /* borrowed; NULL: none */
+  const char *trace;        /* its name, for the instruments; NULL: none */
 } replay_settings;
 
 /* What one kind of driver call cost. */
@@ -86,6 +89,8 @@ typedef struct replay_result {
 
   timeline_point *timeline;
   size_t timeline_count;
+
+  instrument_report *latency; /* NULL: nothing measured it */
 } replay_result;
 
 /* Replays the source, from its beginning, through a policy. Never stops the program: what goes

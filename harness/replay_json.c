@@ -179,6 +179,7 @@ bool replay_json_append(json_t *array, const replay_group *group) {
     json_object_set_new(object, "status", json_string(result->complete ? "done" : "failed"));
     json_object_set_new(object, "error", result->complete ? json_null() : words(result->message));
     if (result->complete) set_numbers(object, group, result);
+    if (result->latency && !instrument_report_json(result->latency, object, group->host_timing)) return false;
     if (json_array_append_new(array, object) != 0) return false;
   }
   return true;

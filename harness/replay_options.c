@@ -244,6 +244,9 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
     case OPTION_QUIET:
       options->quiet = true;
       return 0;
+    case ARGP_KEY_INIT:
+      state->child_inputs[0] = &options->instruments;
+      return 0;
     case ARGP_KEY_ARG:
       return add_trace(options, argument);
     default:
@@ -283,7 +286,8 @@ exit_status replay_options_parse(int argc, char **argv, replay_options *options)
                               .laps = 1,
                               .host_timing = true,
                               .timeline_points = TIMELINE_POINTS_DEFAULT};
-  const struct argp parser = {option_table, parse_option, "[TRACE...]", documentation, NULL, NULL, NULL};
+  const struct argp_child children[] = {{&instrument_options_parser, 0, NULL, GROUP_OUTPUT + 1}, {0}};
+  const struct argp parser = {option_table, parse_option, "[TRACE...]", documentation, children, NULL, NULL};
   error_t failure = argp_parse(&parser, argc, argv, 0, NULL, options);
   if (failure != 0) {
     program_complain("the command line cannot be read: %s", strerror(failure));

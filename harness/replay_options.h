@@ -8,6 +8,7 @@
 
 #include "harness/device.h"
 #include "harness/exit_status.h"
+#include "harness/instruments.h"
 #include "policies/policy.h"
 #include "workloads/trace.h"
 
@@ -26,6 +27,7 @@ typedef struct replay_options {
   uint64_t timeline_points;
   const char *json_path, *csv_path; /* "-": standard output */
   trace_options trace;
+  instrument_options instruments;
 } replay_options;
 
 /* Reads the command line. On a usage error says what is wrong and returns it; the

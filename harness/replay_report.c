@@ -310,5 +310,11 @@ void replay_report_print(const replay_group *group, bool details, FILE *stream) 
   }
   if (group->settings->laps > 1) print_laps(group, stream);
   if (details) print_details(group, stream);
+  for (size_t i = 0; i < group->count; i++) {
+    if (!group->results[i].latency) continue;
+    fprintf(stream, "\n%s: latency of driver calls, by the operation that made them\n",
+            group->results[i].spec->text);
+    instrument_report_print(group->results[i].latency, stream);
+  }
   fputc('\n', stream);
 }
