@@ -7,6 +7,7 @@
 
 #include "harness/units.h"
 #include "policies/policy.h"
+#include "vmm/cuda.h"
 #include "vmm/meter.h"
 #include "vmm/sim.h"
 
@@ -89,41 +90,97 @@ static exit_status load_simulated(const device_choice *choice, device_model *mod
   return status;
 }
 
+static exit_status load_real(const device_choice *choice, device_model *model, char *message,
+                             size_t message_size) {
+  if (choice->capacity) {
+    snprintf(message, message_size,
+             "a real device has the capacity that it has; --limit bounds what a policy may hold");
+    return EXIT_STATUS_USAGE;
+  }
+  const vmm_cuda_configuration configuration = {.ordinal = choice->ordinal};
+  vmm_status status = vmm_cuda_create(&configuration, &model->real, message, message_size);
+  if (status == VMM_INVALID_DEVICE) return EXIT_STATUS_USAGE;
+  if (status != VMM_SUCCESS) return EXIT_STATUS_NO_DEVICE;
+  model->ordinal = choice->ordinal;
+  model->name = vmm_cuda_information_of(model->real)->device;
+  if (vmm_memory_info(model->real, &model->capacity, &model->total) == VMM_SUCCESS) return EXIT_STATUS_DONE;
+  vmm_error_format(&model->real->error, message, message_size);
+  device_model_unload(model);
+  return EXIT_STATUS_NO_DEVICE;
+}
+
 exit_status device_model_load(const device_choice *choice, device_model *model, char *message,
                               size_t message_size) {
   memset(model, 0, sizeof *model);
   model->driver = choice->driver;
   if (strcmp(choice->driver, "sim") == 0) return load_simulated(choice, model, message, message_size);
-  if (strcmp(choice->driver, "cuda") == 0) {
-    snprintf(message, message_size,
-             "this program has no driver for real devices built in; 'lakebed doctor' says what is missing");
-    return EXIT_STATUS_NO_DEVICE;
-  }
+  if (strcmp(choice->driver, "cuda") == 0) return load_real(choice, model, message, message_size);
   return refuse_driver(choice->driver, message, message_size);
 }
 
 void device_model_unload(device_model *model) {
   vmm_profile_destroy(model->profile);
+  vmm_driver_destroy(model->real);
   model->profile = NULL;
+  model->real = NULL;
+}
+
+static vmm_status open_simulated(const device_model *model, device *opened, char *message,
+                                 size_t message_size) {
+  vmm_sim_configuration configuration = {
+      .profile = model->profile, .capacity = model->capacity, .backed = model->backed};
+  vmm_status status = vmm_sim_create(&configuration, &opened->raw);
+  if (status == VMM_SUCCESS) return VMM_SUCCESS;
+  char capacity[UNITS_TEXT];
+  units_bytes(model->capacity, capacity);
+  snprintf(message, message_size, "a simulated device of %s cannot be made: %s", capacity,
+           vmm_status_text(status));
+  return status;
+}
+
+/* A first fill and verification, so that what the driver sets up for them counts as there before the run. */
+static vmm_status warm_up(vmm_driver *driver) {
+  enum { BYTES = 1 << 21, PATTERN = 1 };
+  vmm_address address;
+  vmm_mismatch mismatch;
+  vmm_status status = vmm_malloc(driver, BYTES, &address);
+  if (status != VMM_SUCCESS) return status;
+  status = vmm_fill(driver, address, BYTES, 0, PATTERN);
+  if (status == VMM_SUCCESS) status = vmm_verify(driver, address, BYTES, 0, PATTERN, &mismatch);
+  vmm_status freed = vmm_free(driver, address);
+  if (status == VMM_SUCCESS) status = freed;
+  return status == VMM_SUCCESS ? vmm_synchronize(driver) : status;
+}
+
+static vmm_status open_real(const device_model *model, device *opened, char *message, size_t message_size) {
+  const vmm_cuda_configuration configuration = {.ordinal = model->ordinal};
+  vmm_status status = vmm_cuda_create(&configuration, &opened->raw, message, message_size);
+  if (status != VMM_SUCCESS) return status;
+  uint64_t total;
+  status = warm_up(opened->raw);
+  if (status == VMM_SUCCESS) status = vmm_memory_info(opened->raw, &opened->free_before, &total);
+  if (status == VMM_SUCCESS) return VMM_SUCCESS;
+  device_error_format(opened, message, message_size);
+  return status;
 }
 
 exit_status device_open(const device_model *model, device *opened, char *message, size_t message_size) {
   memset(opened, 0, sizeof *opened);
   opened->model = model;
-  vmm_sim_configuration configuration = {
-      .profile = model->profile, .capacity = model->capacity, .backed = model->backed};
-  vmm_status status = vmm_sim_create(&configuration, &opened->raw);
-  if (status == VMM_SUCCESS) status = vmm_meter_create(opened->raw, &opened->meter);
+  vmm_status status = model->real ? open_real(model, opened, message, message_size)
+                                  : open_simulated(model, opened, message, message_size);
+  if (status == VMM_SUCCESS) {
+    status = vmm_meter_create(opened->raw, &opened->meter);
+    if (status != VMM_SUCCESS) {
+      snprintf(message, message_size, "no meter could be put around the device: %s", vmm_status_text(status));
+    }
+  }
   if (status == VMM_SUCCESS) return EXIT_STATUS_DONE;
   device_close(opened);
-  char capacity[UNITS_TEXT];
-  units_bytes(model->capacity, capacity);
-  snprintf(message, message_size, "a simulated device of %s cannot be made: %s", capacity,
-           vmm_status_text(status));
-  return status == VMM_INVALID_VALUE ? EXIT_STATUS_USAGE : EXIT_STATUS_NO_DEVICE;
+  return status == VMM_INVALID_VALUE && !model->real ? EXIT_STATUS_USAGE : EXIT_STATUS_NO_DEVICE;
 }
 
-bool device_is_empty(const device *opened, char *message, size_t message_size) {
+static bool simulated_is_empty(const device *opened, char *message, size_t message_size) {
   vmm_sim_usage usage;
   vmm_sim_usage_get(opened->raw, &usage);
   if (usage.physical_bytes == 0 && usage.reserved_address_bytes == 0 && usage.handles == 0 &&
@@ -139,17 +196,78 @@ bool device_is_empty(const device *opened, char *message, size_t message_size) {
   return false;
 }
 
+/* Memory that was freed may come back a moment later. */
+static bool free_memory_returned(device *opened, uint64_t *missing) {
+  enum { TRIES = 20, PAUSE_US = 10000 };
+  for (int i = 0; i < TRIES; i++) {
+    uint64_t free_bytes, total;
+    if (i > 0) usleep(PAUSE_US);
+    if (vmm_memory_info(opened->raw, &free_bytes, &total) != VMM_SUCCESS) return true;
+    if (free_bytes >= opened->free_before) return true;
+    *missing = opened->free_before - free_bytes;
+  }
+  return false;
+}
+
+static bool real_is_empty(device *opened, char *message, size_t message_size) {
+  vmm_cuda_usage usage;
+  vmm_cuda_usage_get(opened->raw, &usage);
+  if (usage.physical_bytes != 0 || usage.reserved_address_bytes != 0 || usage.handles != 0 ||
+      usage.mappings != 0 || usage.reservations != 0 || usage.mallocs != 0 || usage.async != 0 ||
+      usage.events != 0) {
+    snprintf(message, message_size,
+             "the device still holds %" PRIu64 " bytes in %" PRIu64 " allocations, %" PRIu64
+             " of its pool and %" PRIu64 " handles, %" PRIu64 " mappings, %" PRIu64
+             " bytes of addresses in %" PRIu64 " reservations, %" PRIu64 " events",
+             usage.physical_bytes, usage.mallocs, usage.async, usage.handles, usage.mappings,
+             usage.reserved_address_bytes, usage.reservations, usage.events);
+    return false;
+  }
+  /* The pool keeps what was freed into it. Where that or the waiting fails, the run has already said so. */
+  uint64_t missing = 0;
+  if (vmm_synchronize(opened->raw) == VMM_SUCCESS) vmm_cuda_pool_trim(opened->raw, 0);
+  if (free_memory_returned(opened, &missing)) return true;
+  snprintf(message, message_size,
+           "everything was given back, but the device has %" PRIu64
+           " bytes less free than before (or another process has taken them)",
+           missing);
+  return false;
+}
+
+bool device_is_empty(device *opened, char *message, size_t message_size) {
+  return opened->model->real ? real_is_empty(opened, message, message_size)
+                             : simulated_is_empty(opened, message, message_size);
+}
+
 bool device_held_bytes(const device *opened, uint64_t *bytes) {
-  vmm_sim_usage usage;
-  vmm_sim_usage_get(opened->raw, &usage);
-  *bytes = usage.physical_bytes;
+  if (opened->model->real) {
+    vmm_cuda_usage usage;
+    vmm_cuda_usage_get(opened->raw, &usage);
+    *bytes = usage.physical_bytes;
+  } else {
+    vmm_sim_usage usage;
+    vmm_sim_usage_get(opened->raw, &usage);
+    *bytes = usage.physical_bytes;
+  }
   return true;
 }
 
+/* Errors after which the device's context refuses every call. */
+static bool is_lasting(vmm_status status) {
+  return status == VMM_ILLEGAL_ADDRESS || status == VMM_LAUNCH_TIMEOUT || status == VMM_MISALIGNED_ADDRESS ||
+         status == VMM_LAUNCH_FAILED || status == VMM_ECC_UNCORRECTABLE;
+}
+
 void device_error_format(const device *opened, char *text, size_t text_size) {
-  const vmm_error *error = &opened->meter->error;
+  const vmm_error *error = opened->meter ? &opened->meter->error : &opened->raw->error;
   if (error->status == VMM_SUCCESS) error = &opened->raw->error;
   vmm_error_format(error, text, text_size);
+  /* Of fill and verify themselves it is a refusal. */
+  bool refused = error->call == VMM_CALL_FILL && error->status == VMM_ILLEGAL_ADDRESS;
+  if (!opened->model->real || !is_lasting(error->status) || refused) return;
+  size_t used = strlen(text);
+  snprintf(text + used, text_size - used,
+           "; work on the device went wrong earlier, and it answers nothing else until the program ends");
 }
 
 void device_error_clear(device *opened) {

@@ -15,12 +15,15 @@ typedef struct device_choice {
   const char *profile; /* sim: a built-in profile or a file */
   uint64_t capacity;   /* sim: bytes; 0: the profile's */
   bool backed;         /* sim: real memory behind the addresses */
+  unsigned ordinal;    /* cuda: which of the machine's devices */
 } device_choice;
 
 /* A device as it was chosen. */
 typedef struct device_model {
   const char *driver;
   vmm_profile *profile; /* sim */
+  vmm_driver *real;     /* cuda: keeps the device open between runs */
+  unsigned ordinal;     /* cuda */
   const char *name;     /* "NVIDIA H200" */
   const char *source;   /* where its latencies come from; NULL: they are measured */
   uint64_t capacity;    /* bytes that a process can take */
@@ -32,6 +35,7 @@ typedef struct device {
   const device_model *model;
   vmm_driver *raw;   /* the device itself */
   vmm_driver *meter; /* around it: what a policy gets */
+  uint64_t free_before; /* cuda: bytes of the device that were free when the run began */
 } device;
 
 /* Checks the choice. On failure says why: usage (unknown driver or profile, bad capacity) or
@@ -42,8 +46,9 @@ void device_model_unload(device_model *model);
 
 /* A fresh device with a meter around it. */
 exit_status device_open(const device_model *model, device *opened, char *message, size_t message_size);
-/* Does the device hold nothing? If not, says what is left. */
-bool device_is_empty(const device *opened, char *message, size_t message_size);
+/* Does the device hold nothing, and has a real one as much free memory as when it was opened? If not, says
+ * what is left. */
+bool device_is_empty(device *opened, char *message, size_t message_size);
 /* Bytes that the device holds for this process; false when it cannot tell. */
 bool device_held_bytes(const device *opened, uint64_t *bytes);
 /* The first failing driver call since the last clear; empty when there was none. */

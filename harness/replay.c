@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/verify_pattern.h"
 #include "vmm/meter.h"
 
 #define NO_ADDRESS UINT64_MAX /* the slot's request failed */
@@ -29,6 +30,7 @@ typedef struct replay {
   replay_slot *slots;
   uint32_t slot_count;
   uint64_t live_bytes;
+  uint64_t largest_bytes;  /* of any allocation */
   uint64_t lap, lap_first; /* number of the lap, of its first event */
   timeline *line;
 } replay;
@@ -111,25 +113,46 @@ static void describe_failure(replay *run, const trace_event *event) {
 }
 
 static bool fill(replay *run, replay_slot *slot, const trace_event *event) {
-  slot->pattern = run->result->events + 1;
+  slot->pattern = verify_pattern(run->result->events);
   instruments_begin(run->settings->instruments, "fill", slot->size);
   vmm_status status = vmm_fill(run->gpu.raw, slot->address, slot->size, slot->stream, slot->pattern);
   instruments_end(run->settings->instruments);
   return status == VMM_SUCCESS || fail_call(run, event, "fill", status);
 }
 
-/* Names a live allocation whose addresses overlap, or says that there is none. */
-static void describe_overlap(const replay *run, const replay_slot *slot, char *text, size_t text_size) {
+/* Says of which allocation the wrong word is; failing that, which live one has addresses in common. */
+static void describe_intruder(const replay *run, const replay_slot *slot, const vmm_mismatch *mismatch,
+                              char *text, size_t text_size) {
+  uint64_t event, offset;
+  if (verify_pattern_find(mismatch->found, run->result->events + 1, run->largest_bytes, &event, &offset)) {
+    for (uint32_t i = 0; i < run->slot_count; i++) {
+      const replay_slot *other = &run->slots[i];
+      if (other->address == 0 || other->address == NO_ADDRESS ||
+          verify_pattern_event(other->pattern) != event) {
+        continue;
+      }
+      snprintf(text, text_size,
+               "that is what event %" PRIu64 " has at offset %" PRIu64 " of its %" PRIu64
+               " bytes at 0x%" PRIx64 " on stream %" PRIu32,
+               event, offset, other->size, other->address, other->stream);
+      return;
+    }
+    snprintf(text, text_size, "that is what event %" PRIu64 ", freed since, had at offset %" PRIu64, event,
+             offset);
+    return;
+  }
   for (uint32_t i = 0; i < run->slot_count; i++) {
     const replay_slot *other = &run->slots[i];
     if (other == slot || other->address == 0 || other->address == NO_ADDRESS) continue;
     if (other->address < slot->address + slot->size && slot->address < other->address + other->size) {
-      snprintf(text, text_size, "the %" PRIu64 " bytes of event %" PRIu64 " overlap it", other->size,
-               other->pattern - 1);
+      snprintf(text, text_size,
+               "no allocation's pattern, but the %" PRIu64 " bytes of event %" PRIu64 " overlap it",
+               other->size, verify_pattern_event(other->pattern));
       return;
     }
   }
-  snprintf(text, text_size, "no live allocation has addresses in common with it");
+  snprintf(text, text_size,
+           "no allocation's pattern, and no live allocation has addresses in common with it");
 }
 
 static bool verify(replay *run, const replay_slot *slot) {
@@ -143,17 +166,17 @@ static bool verify(replay *run, const replay_slot *slot) {
     device_error_format(&run->gpu, cause, sizeof cause);
     return fail(run, EXIT_STATUS_CHECK_FAILED,
                 "event %" PRIu64 ": the memory of event %" PRIu64 " cannot be read: %s", run->result->events,
-                slot->pattern - 1, cause);
+                verify_pattern_event(slot->pattern), cause);
   }
   if (mismatch.wrong_words == 0) return true;
-  char overlap[128];
-  describe_overlap(run, slot, overlap, sizeof overlap);
+  char intruder[256];
+  describe_intruder(run, slot, &mismatch, intruder, sizeof intruder);
   return fail(run, EXIT_STATUS_CHECK_FAILED,
               "event %" PRIu64 ": the %" PRIu64 " bytes that event %" PRIu64 " allocated at 0x%" PRIx64
               " have changed: %" PRIu64 " wrong words, the first at offset %" PRIu64
               ", expected 0x%016" PRIx64 ", found 0x%016" PRIx64 "; %s",
-              run->result->events, slot->size, slot->pattern - 1, slot->address, mismatch.wrong_words,
-              mismatch.first_offset, mismatch.expected, mismatch.found, overlap);
+              run->result->events, slot->size, verify_pattern_event(slot->pattern), slot->address,
+              mismatch.wrong_words, mismatch.first_offset, mismatch.expected, mismatch.found, intruder);
 }
 
 static bool allocate(replay *run, const trace_event *event) {
@@ -171,6 +194,7 @@ static bool allocate(replay *run, const trace_event *event) {
   *slot = (replay_slot){.address = address, .size = event->size, .stream = event->stream};
   instruments_allocated(run->settings->instruments, address, event->size, run->result->events);
   run->live_bytes += replay_live_size(event->size);
+  if (event->size > run->largest_bytes) run->largest_bytes = event->size;
   if (run->live_bytes > run->result->live_peak_bytes) run->result->live_peak_bytes = run->live_bytes;
   return !run->verify || address == 0 || fill(run, slot, event);
 }

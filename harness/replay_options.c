@@ -22,6 +22,7 @@ enum option_key {
   OPTION_QUIET = 'q',
   OPTION_DRIVER = 0x100,
   OPTION_DEVICE,
+  OPTION_DEVICE_ORDINAL,
   OPTION_CAPACITY,
   OPTION_LIMIT,
   OPTION_LAPS,
@@ -52,6 +53,7 @@ static const struct argp_option option_table[] = {
     {"driver", OPTION_DRIVER, "sim|cuda", 0, "the simulated device or the real one; default: sim",
      GROUP_DEVICE},
     {"device", OPTION_DEVICE, "NAME|FILE", 0, "profile of the simulated device; default: h200", GROUP_DEVICE},
+    {"device-ordinal", OPTION_DEVICE_ORDINAL, "N", 0, "which real device; default: 0", GROUP_DEVICE},
     {"capacity", OPTION_CAPACITY, "SIZE", 0, "memory of the simulated device; default: its profile's",
      GROUP_DEVICE},
     {"limit", OPTION_LIMIT, "SIZE|FRACTION", 0, "most memory a policy may hold: 40GiB, 0.5, 50%",
@@ -207,6 +209,10 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
       return 0;
     case OPTION_DEVICE:
       options->device.profile = argument;
+      return 0;
+    case OPTION_DEVICE_ORDINAL:
+      parse_count(state, "device-ordinal", argument, 0, INT32_MAX, &number);
+      options->device.ordinal = (unsigned)number;
       return 0;
     case OPTION_CAPACITY:
       parse_size(state, "capacity", argument, &options->device.capacity);

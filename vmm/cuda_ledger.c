@@ -126,6 +126,7 @@ void cuda_ledger_allow(cuda_ledger *ledger, vmm_address address, uint64_t size) 
 }
 
 void cuda_ledger_allocate(cuda_ledger *ledger, vmm_address address, uint64_t size, bool pooled) {
+  if (address == 0 || size == 0) return; /* the pool answers 0 bytes with 0 */
   sim_extents_insert(&ledger->allocations, address, size, pooled);
   ledger->usage.physical_bytes += size;
   ++*(pooled ? &ledger->usage.async : &ledger->usage.mallocs);
