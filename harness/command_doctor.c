@@ -1,97 +1,164 @@
 /* lakebed doctor: what works on this machine, and what is missing. */
 #include <argp.h>
-#include <dlfcn.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "harness/doctor.h"
+#include "harness/instrument_cupti.h"
+#include "harness/instrument_nvtx.h"
 #include "harness/program.h"
 #include "vmm/profile.h"
 
-/* One thing that is looked at. Returns whether it is there and says so in text. */
-typedef struct doctor_step {
-  const char *name;
-  bool (*examine)(char *text, size_t text_size);
-} doctor_step;
+typedef struct doctor_options {
+  unsigned ordinal;
+  bool probe_memory;
+  const char *json_path; /* "-": standard output; NULL: none */
+} doctor_options;
 
-static bool examine_simulator(char *text, size_t text_size) {
-  size_t used = 0;
-  for (const char *const *name = vmm_profile_names(); *name && used < text_size; name++) {
-    used += (size_t)snprintf(text + used, text_size - used, "%s%s", used ? ", " : "works; profiles: ", *name);
-  }
-  return used > 0;
-}
+enum { OPTION_ORDINAL = 0x100, OPTION_PROBE_MEMORY, OPTION_JSON };
 
-static bool examine_build(char *text, size_t text_size) {
-#ifdef LAKEBED_HAVE_CUDA
-  snprintf(text, text_size, "this program was built with a CUDA toolkit");
-  return true;
-#else
-  snprintf(text, text_size,
-           "this program was built without a CUDA toolkit, so it has no driver for real devices; install one "
-           "(or set "
-           "CUDA_HOME) and build again");
-  return false;
-#endif
-}
-
-static bool examine_library(char *text, size_t text_size) {
-  void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
-    const char *reason = dlerror();
-    snprintf(text, text_size, "cannot be loaded (%s); it comes with NVIDIA's driver",
-             reason ? reason : "no reason given");
-    return false;
-  }
-  dlclose(library);
-  snprintf(text, text_size, "can be loaded");
-  return true;
-}
-
-static bool examine_driver(char *text, size_t text_size) {
-  snprintf(text, text_size, "this program has no driver for real devices built in");
-  return false;
-}
-
-static const doctor_step device_steps[] = {
-    {"CUDA toolkit", examine_build},
-    {"libcuda.so.1", examine_library},
-    {"device driver", examine_driver},
+static const struct argp_option option_table[] = {
+    {"device-ordinal", OPTION_ORDINAL, "N", 0, "which real device; default: 0", 0},
+    {"probe-memory", OPTION_PROBE_MEMORY, NULL, 0,
+     "take all free memory of the device for a moment, to see how much can be had", 0},
+    {"json", OPTION_JSON, "FILE", OPTION_ARG_OPTIONAL, "what was found as JSON; default: standard output", 0},
+    {0},
 };
 
-static bool report(const doctor_step *step) {
-  char text[512] = "";
-  bool present = step->examine(text, sizeof text);
-  printf("%-8s %-14s %s\n", present ? "ok" : "missing", step->name, text);
-  return present;
+static error_t parse_option(int key, char *argument, struct argp_state *state) {
+  doctor_options *options = state->input;
+  char *end;
+  switch (key) {
+    case OPTION_ORDINAL: {
+      errno = 0;
+      unsigned long ordinal = strtoul(argument, &end, 10);
+      if (errno || *end || argument[0] < '0' || argument[0] > '9' || ordinal > INT32_MAX) {
+        argp_error(state, "--device-ordinal=%s: expected a whole number from 0", argument);
+      }
+      options->ordinal = (unsigned)ordinal;
+      return 0;
+    }
+    case OPTION_PROBE_MEMORY:
+      options->probe_memory = true;
+      return 0;
+    case OPTION_JSON:
+      options->json_path = argument ? argument : "-";
+      return 0;
+    case ARGP_KEY_ARG:
+      argp_error(state, "takes no arguments; '%s' is one", argument);
+      return EINVAL;
+    default:
+      return ARGP_ERR_UNKNOWN;
+  }
 }
 
-static error_t parse_option(int key, char *argument, struct argp_state *state) {
-  (void)argument;
-  if (key != ARGP_KEY_ARG) return ARGP_ERR_UNKNOWN;
-  argp_error(state, "takes no arguments");
-  return EINVAL;
+static const char *const outcome_names[] = {
+    [DOCTOR_OK] = "ok", [DOCTOR_NOTE] = "note", [DOCTOR_MISSING] = "missing", [DOCTOR_FAILED] = "FAILED"};
+
+static void find(doctor *self, doctor_outcome outcome, const char *name, const char *format,
+                 va_list arguments) {
+  char text[1024];
+  vsnprintf(text, sizeof text, format, arguments);
+  if (!self->quiet) printf("%-8s %-16s %s\n", outcome_names[outcome], name, text);
+  json_array_append_new(
+      json_object_get(self->json, "findings"),
+      json_pack("{s:s, s:s, s:s*}", "name", name, "outcome",
+                outcome == DOCTOR_FAILED ? "failed" : outcome_names[outcome], "text", text));
+}
+
+void doctor_find(doctor *self, doctor_outcome outcome, const char *name, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  find(self, outcome, name, format, arguments);
+  va_end(arguments);
+}
+
+void doctor_fail(doctor *self, exit_status status, const char *name, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  find(self, DOCTOR_FAILED, name, format, arguments);
+  va_end(arguments);
+  self->status = exit_status_worse(self->status, status);
+}
+
+static void examine_simulator(doctor *self) {
+  char names[256] = "";
+  size_t used = 0;
+  for (const char *const *name = vmm_profile_names(); *name && used < sizeof names; name++) {
+    used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "", *name);
+  }
+  doctor_find(self, DOCTOR_OK, "simulator", "works everywhere; profiles: %s", names);
+}
+
+static void examine_instruments(doctor *self) {
+  char text[512] = "";
+  bool works = instrument_nvtx_examine(text, sizeof text);
+  doctor_find(self,
+              works                        ? DOCTOR_OK
+              : instrument_nvtx_is_built() ? DOCTOR_NOTE
+                                           : DOCTOR_MISSING,
+              "NVTX", "%s", text);
+  instrument_cupti *cupti = instrument_cupti_open(text, sizeof text);
+  if (cupti) {
+    doctor_find(self, DOCTOR_OK, "CUPTI", "the library is there and lets this program subscribe");
+  } else {
+    doctor_find(self, DOCTOR_MISSING, "CUPTI", "%s; the program's own clock works without", text);
+  }
+  instrument_cupti_close(cupti);
+}
+
+static exit_status write_json(const doctor *self, const char *path) {
+  json_object_set_new(self->json, "exit_status", json_integer(self->status));
+  json_object_set_new(self->json, "usable", json_boolean(self->status == EXIT_STATUS_DONE));
+  FILE *stream = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+  if (!stream) {
+    program_complain("%s cannot be written: %s", path, strerror(errno));
+    return EXIT_STATUS_USAGE;
+  }
+  bool written = json_dumpf(self->json, stream, JSON_INDENT(2)) == 0 && fputc('\n', stream) != EOF;
+  if (stream != stdout) written &= fclose(stream) == 0;
+  if (written) return EXIT_STATUS_DONE;
+  program_complain("%s could not be written", path);
+  return EXIT_STATUS_USAGE;
 }
 
 exit_status command_doctor(int argc, char **argv) {
-  const struct argp parser = {
-      NULL,
-      parse_option,
-      NULL,
-      "Says what works on this machine and what is missing. Exit status: 0 when a real device "
-      "can be used, 4 when only the simulated one can.",
-      NULL,
-      NULL,
-      NULL};
-  error_t failure = argp_parse(&parser, argc, argv, 0, NULL, NULL);
+  static const char documentation[] =
+      "Says what works on this machine and what is missing, by trying it."
+      "\vThe device is tried with a round trip: addresses are reserved, memory is created, mapped at two "
+      "places, "
+      "filled by a kernel through one and compared through the other, and all is given back. The first call "
+      "that "
+      "fails is named with its arguments.\n\nExit status: 0 when the real device can be used, 1 when it "
+      "answers "
+      "wrongly or keeps memory, 4 when only the simulated one can be used.";
+  const struct argp parser = {option_table, parse_option, NULL, documentation, NULL, NULL, NULL};
+  doctor_options options = {0};
+  error_t failure = argp_parse(&parser, argc, argv, 0, NULL, &options);
   if (failure != 0) {
     program_complain("the command line cannot be read: %s", strerror(failure));
     return EXIT_STATUS_USAGE;
   }
-  const doctor_step simulator = {"simulator", examine_simulator};
-  report(&simulator);
-  bool usable = true;
-  for (size_t i = 0; i < sizeof device_steps / sizeof *device_steps; i++) usable &= report(&device_steps[i]);
-  puts(usable ? "\nA real device can be used: --driver cuda."
-              : "\nNo real device can be used; --driver sim can.");
-  return usable ? EXIT_STATUS_DONE : EXIT_STATUS_NO_DEVICE;
+  doctor self = {.json = json_pack("{s:[]}", "findings"),
+                 .quiet = options.json_path && strcmp(options.json_path, "-") == 0};
+  if (!self.json) {
+    program_complain("no memory for what is found");
+    return EXIT_STATUS_CHECK_FAILED;
+  }
+  examine_simulator(&self);
+  doctor_device(&self, options.ordinal, options.probe_memory);
+  examine_instruments(&self);
+  exit_status status = self.status;
+  if (!self.quiet) {
+    puts(status == EXIT_STATUS_DONE           ? "\nThe real device can be used: --driver cuda."
+         : status == EXIT_STATUS_CHECK_FAILED ? "\nThe real device does not do what it should."
+                                              : "\nNo real device can be used; --driver sim can.");
+  }
+  if (options.json_path) status = exit_status_worse(status, write_json(&self, options.json_path));
+  json_decref(self.json);
+  return status;
 }
