@@ -103,7 +103,7 @@ static vmm_status parse_text_item(parser *p, char *rest, char *text, bool *seen,
   while (isspace((unsigned char)*rest)) rest++;
   size_t length = strlen(rest);
   while (length > 0 && isspace((unsigned char)rest[length - 1])) length--;
-  if (*seen) return fail(p, "'%s' once, but it is given again", key);
+  if (*seen) return fail(p, "expected '%s' once, found it again", key);
   if (length == 0) return fail(p, "expected a text after '%s'", key);
   if (length >= TEXT_LIMIT) return fail(p, "expected at most %d bytes after '%s'", TEXT_LIMIT - 1, key);
   memcpy(text, rest, length);
@@ -113,7 +113,7 @@ static vmm_status parse_text_item(parser *p, char *rest, char *text, bool *seen,
 }
 
 static vmm_status parse_bytes_item(parser *p, char *rest, uint64_t *bytes, bool *seen, const char *key) {
-  if (*seen) return fail(p, "'%s' once, but it is given again", key);
+  if (*seen) return fail(p, "expected '%s' once, found it again", key);
   char *word = next_word(&rest);
   if (!parse_whole_number(word, bytes) || *bytes == 0) {
     return fail(p, "expected a number of bytes after '%s', found '%s'", key, word);
@@ -136,10 +136,10 @@ static vmm_status add_point(vmm_profile *profile, cost_point point) {
 }
 
 static vmm_status parse_cost_item(parser *p, char *rest) {
-  char *word = next_word(&rest);
+  const char *call_word = next_word(&rest);
   cost_point point = {.call = VMM_CALL_COUNT};
   for (unsigned call = 0; call < VMM_CALL_COUNT; call++) {
-    if (strcasecmp(word, call_words[call]) == 0) point.call = (vmm_call)call;
+    if (strcasecmp(call_word, call_words[call]) == 0) point.call = (vmm_call)call;
   }
   if (point.call == VMM_CALL_COUNT)
     return fail(p, "expected a call such as 'create' after 'cost', found '%s'", word);
@@ -159,7 +159,7 @@ static vmm_status parse_cost_item(parser *p, char *rest) {
     const cost_point *other = &p->profile->points[i];
     if (other->call == point.call && other->size == point.size && other->live_handles == point.live_handles) {
       return fail(p, "expected one cost of '%s' for this size and number of handles, found a second",
-                  call_words[point.call]);
+                  call_word);
     }
   }
   vmm_status status = add_point(p->profile, point);
