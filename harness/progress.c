@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -33,6 +34,13 @@ void progress_begin(progress *self, const char *format, ...) {
   self->next_ns = 0;
 }
 
+/* Columns of the terminal, so that the line is not broken and redrawing reaches all of it. */
+static int line_width(void) {
+  struct winsize size;
+  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2) return 79;
+  return size.ws_col - 1;
+}
+
 void progress_update(progress *self, double share, uint64_t events, uint64_t held_bytes) {
   if (self->quiet || !self->terminal) return;
   uint64_t now = progress_clock_ns();
@@ -48,7 +56,9 @@ void progress_update(progress *self, double share, uint64_t events, uint64_t hel
     units_bytes(held_bytes, bytes);
     snprintf(held, sizeof held, "  %s reserved", bytes);
   }
-  fprintf(stderr, "\r\033[K%s  %s%s events  %s M/s%s", self->label, percent, count, rate, held);
+  char line[384];
+  snprintf(line, sizeof line, "%s  %s%s events  %s M/s%s", self->label, percent, count, rate, held);
+  fprintf(stderr, "\r\033[K%.*s", line_width(), line);
   fflush(stderr);
   self->drawn = true;
 }
