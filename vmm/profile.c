@@ -142,8 +142,8 @@ static vmm_status parse_cost_item(parser *p, char *rest) {
     if (strcasecmp(call_word, call_words[call]) == 0) point.call = (vmm_call)call;
   }
   if (point.call == VMM_CALL_COUNT)
-    return fail(p, "expected a call such as 'create' after 'cost', found '%s'", word);
-  word = next_word(&rest);
+    return fail(p, "expected a call such as 'create' after 'cost', found '%s'", call_word);
+  char *word = next_word(&rest);
   if (!parse_whole_number(word, &point.size)) return fail(p, "expected a size in bytes, found '%s'", word);
   word = next_word(&rest);
   if (!parse_whole_number(word, &point.live_handles)) {
