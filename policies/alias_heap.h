@@ -69,8 +69,9 @@ typedef struct alias_heap {
   pool_range *main;
   uint64_t main_length; /* mapped so far */
   alias_window **windows;
-  uint32_t window_count, window_capacity;
-  uint64_t window_bytes; /* VA of one window */
+  uint32_t window_count;
+  pool_range **unused_ranges; /* for windows to come, the lowest address last */
+  uint32_t unused_count;
   uint64_t births, uses;
   uint64_t live, live_peak;         /* bytes */
   uint64_t total_allocated, total_freed;
@@ -121,6 +122,7 @@ void alias_carve(alias_heap *heap, const alias_interval *intervals, uint32_t cou
 void alias_windows_make_room(alias_heap *heap);
 /* Everything idle goes back to the driver. The device has no work left. */
 vmm_status alias_release_all(alias_heap *heap);
+/* Drops a window that maps nothing; its VA waits for the next one. */
 void alias_window_forget(alias_heap *heap, uint32_t index);
 
 #endif

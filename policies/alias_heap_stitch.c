@@ -305,20 +305,10 @@ static void work_free(work *state) {
 
 static vmm_status new_window(alias_heap *heap, alias_window **made) {
   alias_windows_make_room(heap);
-  if (heap->window_count == heap->window_capacity) {
-    uint32_t capacity = heap->window_capacity ? heap->window_capacity * 2 : 16;
-    alias_window **windows = realloc(heap->windows, capacity * sizeof *windows);
-    if (!windows) return VMM_OUT_OF_MEMORY;
-    heap->windows = windows;
-    heap->window_capacity = capacity;
-  }
+  if (heap->unused_count == 0) return VMM_OUT_OF_MEMORY;
   alias_window *window = calloc(1, sizeof *window);
   if (!window) return VMM_OUT_OF_MEMORY;
-  vmm_status status = pool_range_reserve(&heap->base.heap, heap->window_bytes, heap->base.heap.granularity, &window->range);
-  if (status != VMM_SUCCESS) {
-    free(window);
-    return status;
-  }
+  window->range = heap->unused_ranges[--heap->unused_count];
   heap->windows[heap->window_count++] = window;
   *made = window;
   return VMM_SUCCESS;
@@ -409,9 +399,7 @@ static vmm_status carry_out(alias_heap *heap, const plan *made, uint64_t size, v
     *place = (alias_place){0};
     work_undo(heap, &state);
     work_free(&state);
-    if (!made->window && pool_range_free(pool, window->range) == VMM_SUCCESS) {
-      alias_window_forget(heap, heap->window_count - 1);
-    }
+    if (!made->window) alias_window_forget(heap, heap->window_count - 1);
     return status;
   }
   for (uint64_t i = 0, at = fresh_at; i < state.fresh_count; at += state.fresh[i++]->size) {

@@ -219,23 +219,27 @@ bool alias_window_free_end(const alias_heap *heap, const alias_window *window, u
 /* ---- giving back ---- */
 
 void alias_window_forget(alias_heap *heap, uint32_t index) {
-  free(heap->windows[index]->segments);
-  free(heap->windows[index]);
+  alias_window *window = heap->windows[index];
+  uint32_t place = heap->unused_count++;
+  for (; place > 0 && heap->unused_ranges[place - 1]->address < window->range->address; place--) {
+    heap->unused_ranges[place] = heap->unused_ranges[place - 1];
+  }
+  heap->unused_ranges[place] = window->range;
+  free(window->segments);
+  free(window);
   memmove(&heap->windows[index], &heap->windows[index + 1], (heap->window_count - index - 1) * sizeof *heap->windows);
   heap->window_count--;
 }
 
 /* Unmaps a window none of whose handles have their home there. */
 static vmm_status unmap_window(alias_heap *heap, uint32_t index) {
-  pool_heap *pool = &heap->base.heap;
   alias_window *window = heap->windows[index];
-  vmm_status status = window->length > 0 ? pool_range_unmap(pool, window->range, 0, window->length) : VMM_SUCCESS;
+  vmm_status status =
+      window->length > 0 ? pool_range_unmap(&heap->base.heap, window->range, 0, window->length) : VMM_SUCCESS;
   if (status != VMM_SUCCESS) return status;
-  /* Unmapped it serves nobody; a VA that cannot be freed stays with the heap. */
-  status = pool_range_free(pool, window->range);
   alias_window_forget(heap, index);
   heap->evictions++;
-  return status;
+  return VMM_SUCCESS;
 }
 
 /* Has the host seen the end of all work on the memory that a window maps? */
@@ -329,7 +333,6 @@ static bool release_pinned(alias_heap *heap, uint32_t index, vmm_status *status)
       return false;
     }
   }
-  *status = pool_range_free(&heap->base.heap, range);
   alias_window_forget(heap, index);
   return true;
 }

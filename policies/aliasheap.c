@@ -36,7 +36,8 @@ static const policy_option options[] = {
     {"edge_minimum", POLICY_OPTION_SIZE, "2MiB", 512, 1e12, NULL, "bytes", "shortest piece of a handle worth stitching"},
     {"extension_minimum", POLICY_OPTION_REAL, "0.1", 0, 1, NULL, "share of the request",
      "a window is extended when its free end covers this much"},
-    {"windows", POLICY_OPTION_INTEGER, "128", 1, 1e6, NULL, "windows", "most windows to keep mapped"},
+    {"windows", POLICY_OPTION_INTEGER, "128", 1, 512, NULL, "windows",
+     "most windows to keep mapped; each takes a device's size of VA"},
     {"waste_high", POLICY_OPTION_REAL, "1.15", 1, 1e6, NULL, "reserved to live peak",
      "medium requests are stitched rather than let reserved memory grow beyond this"},
     {"waste_live", POLICY_OPTION_REAL, "0.95", 0, 1, NULL, "share of the live peak",
@@ -48,7 +49,32 @@ static const policy_option options[] = {
 };
 
 static const uint64_t quantum = 512;
-static const uint64_t main_share = 16;  /* VA of the main range, in device sizes */
+static const uint64_t main_share = 16; /* VA of the main range, in device sizes */
+
+/* The main range and the windows in one reservation, so that their order is the same everywhere. */
+static vmm_status reserve_addresses(alias_heap *self, uint64_t device_bytes) {
+  pool_heap *heap = &self->base.heap;
+  uint64_t windows = self->settings.windows_limit;
+  uint64_t *sizes = malloc((windows + 1) * sizeof *sizes);
+  pool_range **ranges = malloc((windows + 1) * sizeof *ranges);
+  self->windows = malloc(windows * sizeof *self->windows);
+  self->unused_ranges = malloc(windows * sizeof *self->unused_ranges);
+  vmm_status status = sizes && ranges && self->windows && self->unused_ranges ? VMM_SUCCESS : VMM_OUT_OF_MEMORY;
+  /* The last unit of each stays empty: no hole may touch the next range. */
+  uint64_t one = alias_round_up(device_bytes, heap->granularity) + heap->granularity;
+  for (uint64_t i = 0; status == VMM_SUCCESS && i <= windows; i++) sizes[i] = i == 0 ? main_share * one : one;
+  if (status == VMM_SUCCESS) status = pool_ranges_reserve(heap, sizes, windows + 1, heap->granularity, ranges);
+  if (status == VMM_SUCCESS) {
+    self->main = ranges[0];
+    for (uint64_t i = windows; i > 0; i--) self->unused_ranges[self->unused_count++] = ranges[i];
+  } else {
+    free(self->windows);
+    free(self->unused_ranges);
+  }
+  free(sizes);
+  free(ranges);
+  return status;
+}
 
 static vmm_status aliasheap_create(const policy_configuration *configuration, policy **created, char *message,
                                    size_t message_size) {
@@ -79,10 +105,7 @@ static vmm_status aliasheap_create(const policy_configuration *configuration, po
              options[i].name, values[i].text, heap->granularity);
     status = VMM_INVALID_VALUE;
   }
-  if (status == VMM_SUCCESS) {
-    self->window_bytes = alias_round_up(total_bytes, heap->granularity) + heap->granularity;
-    status = pool_range_reserve(heap, main_share * self->window_bytes, heap->granularity, &self->main);
-  }
+  if (status == VMM_SUCCESS) status = reserve_addresses(self, total_bytes);
   if (status != VMM_SUCCESS) {
     free(self);
     return status;
@@ -104,8 +127,12 @@ static void aliasheap_destroy(policy *base) {
     if (base->heap.allocations.entries[i].address != 0) free(base->heap.allocations.entries[i].owner);
   }
   pool_heap_fini(&base->heap);
-  while (self->window_count > 0) alias_window_forget(self, self->window_count - 1);
+  for (uint32_t i = 0; i < self->window_count; i++) {
+    free(self->windows[i]->segments);
+    free(self->windows[i]);
+  }
   free(self->windows);
+  free(self->unused_ranges);
   pool_holes_fini(&self->holes);
   free(self);
 }

@@ -38,6 +38,12 @@ static void keep_first(vmm_status *first, vmm_status status) {
   if (*first == VMM_SUCCESS) *first = status;
 }
 
+struct pool_reservation {
+  vmm_address address;
+  uint64_t size;
+  uint64_t parts; /* ranges not freed yet */
+};
+
 /* Unmaps whatever is mapped, run by run. */
 static vmm_status range_unmap_all(pool_heap *heap, pool_range *range) {
   vmm_status first = VMM_SUCCESS;
@@ -77,6 +83,7 @@ static vmm_status return_everything(pool_heap *heap) {
 static void forget_everything(pool_heap *heap) {
   for (pool_range *range; (range = heap->ranges); free(range)) {
     heap->ranges = range->next;
+    if (--range->reservation->parts == 0) free(range->reservation);
     free(range->slots);
   }
   for (pool_chunk *chunk; (chunk = heap->chunks); free(chunk)) heap->chunks = chunk->next;
@@ -193,32 +200,65 @@ vmm_status pool_chunk_give_up(pool_heap *heap, pool_chunk *chunk) {
   return status;
 }
 
-vmm_status pool_range_reserve(pool_heap *heap, uint64_t size, uint64_t unit, pool_range **range) {
-  if (size == 0 || unit == 0 || size % unit != 0) return VMM_INVALID_VALUE;
-  pool_range *made = malloc(sizeof *made);
-  pool_slot *slots = calloc(size / unit, sizeof *slots);
-  vmm_status status = made && slots ? vmm_address_reserve(heap->driver, size, heap->granularity, &made->address)
-                                    : VMM_OUT_OF_MEMORY;
+static void drop_ranges(pool_range **ranges, uint64_t count) {
+  for (uint64_t i = 0; i < count; i++) {
+    if (ranges[i]) free(ranges[i]->slots);
+    free(ranges[i]);
+  }
+}
+
+vmm_status pool_ranges_reserve(pool_heap *heap, const uint64_t *sizes, uint64_t count, uint64_t unit,
+                               pool_range **ranges) {
+  uint64_t total = 0;
+  for (uint64_t i = 0; i < count; i++) {
+    ranges[i] = NULL;
+    if (sizes[i] == 0 || unit == 0 || sizes[i] % unit != 0 || sizes[i] > UINT64_MAX - total) return VMM_INVALID_VALUE;
+    total += sizes[i];
+  }
+  if (count == 0) return VMM_INVALID_VALUE;
+  pool_reservation *reservation = malloc(sizeof *reservation);
+  bool enough = reservation != NULL;
+  for (uint64_t i = 0; enough && i < count; i++) {
+    ranges[i] = calloc(1, sizeof *ranges[i]);
+    if (ranges[i]) ranges[i]->slots = calloc(sizes[i] / unit, sizeof *ranges[i]->slots);
+    enough = ranges[i] && ranges[i]->slots;
+  }
+  vmm_status status = enough ? vmm_address_reserve(heap->driver, total, heap->granularity, &reservation->address)
+                             : VMM_OUT_OF_MEMORY;
   if (status != VMM_SUCCESS) {
-    free(made);
-    free(slots);
+    drop_ranges(ranges, count);
+    free(reservation);
     return status;
   }
-  made->size = size;
-  made->unit = unit;
-  made->mapped = 0;
-  made->slots = slots;
-  LIST_PUSH(heap->ranges, made);
-  heap->range_count++;
-  heap->reserved_address_bytes += size;
-  *range = made;
+  reservation->size = total;
+  reservation->parts = count;
+  vmm_address address = reservation->address;
+  for (uint64_t i = 0; i < count; address += sizes[i++]) {
+    ranges[i]->reservation = reservation;
+    ranges[i]->address = address;
+    ranges[i]->size = sizes[i];
+    ranges[i]->unit = unit;
+    LIST_PUSH(heap->ranges, ranges[i]);
+  }
+  heap->range_count += count;
+  heap->reserved_address_bytes += total;
   return VMM_SUCCESS;
+}
+
+vmm_status pool_range_reserve(pool_heap *heap, uint64_t size, uint64_t unit, pool_range **range) {
+  return pool_ranges_reserve(heap, &size, 1, unit, range);
 }
 
 vmm_status pool_range_free(pool_heap *heap, pool_range *range) {
   if (range->mapped != 0) return VMM_INVALID_VALUE;
-  vmm_status status = vmm_address_free(heap->driver, range->address, range->size);
-  if (status != VMM_SUCCESS) return status;
+  pool_reservation *reservation = range->reservation;
+  if (reservation->parts == 1) {
+    vmm_status status = vmm_address_free(heap->driver, reservation->address, reservation->size);
+    if (status != VMM_SUCCESS) return status;
+    free(reservation);
+  } else {
+    reservation->parts--;
+  }
   heap->range_count--;
   heap->reserved_address_bytes -= range->size;
   LIST_REMOVE(heap->ranges, range);

@@ -25,6 +25,7 @@
 typedef struct pool_segment pool_segment;
 typedef struct pool_chunk pool_chunk;
 typedef struct pool_range pool_range;
+typedef struct pool_reservation pool_reservation;
 typedef struct pool_heap pool_heap;
 
 /* One driver allocation. */
@@ -50,8 +51,9 @@ typedef struct pool_slot {
   uint64_t offset;
 } pool_slot;
 
-/* Reserved VA. Its table has one slot per unit. */
+/* Reserved VA, or a part of a reservation. Its table has one slot per unit. */
 struct pool_range {
+  pool_reservation *reservation;
   vmm_address address;
   uint64_t size;
   uint64_t unit;   /* chunks mapped here are multiples of it, at multiples of it */
@@ -169,6 +171,10 @@ vmm_status pool_chunk_give_up(pool_heap *heap, pool_chunk *chunk);
 
 /* One cuMemAddressReserve. unit: every chunk mapped here is a multiple of it. */
 vmm_status pool_range_reserve(pool_heap *heap, uint64_t size, uint64_t unit, pool_range **range);
+/* One cuMemAddressReserve cut into count ranges of ascending addresses: their order is the same on
+ * every device. The driver gets the VA back when the last of them is freed. ranges has room for count. */
+vmm_status pool_ranges_reserve(pool_heap *heap, const uint64_t *sizes, uint64_t count, uint64_t unit,
+                               pool_range **ranges);
 /* The range must have nothing mapped, else INVALID_VALUE. */
 vmm_status pool_range_free(pool_heap *heap, pool_range *range);
 /* Maps count chunks one after the other from offset on, then grants access to all of
