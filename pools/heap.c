@@ -159,7 +159,7 @@ static vmm_status create_batch(pool_heap *heap, const uint64_t *sizes, uint64_t 
     vmm_status status = pool_chunk_create(heap, sizes ? sizes[i] : size, owner, &chunks[i]);
     if (status == VMM_SUCCESS) continue;
     bool all_returned = true;
-    while (i > 0) all_returned &= pool_chunk_release(heap, chunks[--i]) == VMM_SUCCESS;
+    while (i > 0) all_returned &= pool_chunk_give_up(heap, chunks[--i]) == VMM_SUCCESS;
     /* A batch that failed never was: it must not show in the peak. */
     if (all_returned) heap->statistics.reserved_bytes = reserved_before;
     return status;
@@ -169,6 +169,7 @@ static vmm_status create_batch(pool_heap *heap, const uint64_t *sizes, uint64_t 
 }
 
 vmm_status pool_chunks_create(pool_heap *heap, uint64_t size, uint64_t count, void *owner, pool_chunk **chunks) {
+  if (count == 0) return VMM_INVALID_VALUE;
   if (!heap->limit_is_policys && (size > UINT64_MAX / count || !pool_heap_within_limit(heap, size * count))) {
     return VMM_OUT_OF_MEMORY;
   }
@@ -177,6 +178,13 @@ vmm_status pool_chunks_create(pool_heap *heap, uint64_t size, uint64_t count, vo
 
 vmm_status pool_chunks_create_sizes(pool_heap *heap, const uint64_t *sizes, uint64_t count, void *owner,
                                     pool_chunk **chunks) {
+  uint64_t total = 0;
+  for (uint64_t i = 0; i < count; i++) {
+    if (sizes[i] > UINT64_MAX - total) return VMM_OUT_OF_MEMORY;
+    total += sizes[i];
+  }
+  if (count == 0) return VMM_INVALID_VALUE;
+  if (!heap->limit_is_policys && !pool_heap_within_limit(heap, total)) return VMM_OUT_OF_MEMORY;
   return create_batch(heap, sizes, 0, count, owner, chunks);
 }
 
