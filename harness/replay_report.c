@@ -144,14 +144,21 @@ static void print_table(const replay_group *group, FILE *stream) {
 }
 
 static void print_served_by(const replay_group *group, const replay_result *result, FILE *stream) {
+  const replay_result *best = NULL;
   size_t served = 0;
   fputs("  served by      ", stream);
   for (size_t i = 0; i < group->count; i++) {
     const replay_result *other = &group->results[i];
     if (other == result || !replay_served(other, result->first_failure.number)) continue;
     fprintf(stream, "%s%s", served++ ? ", " : "", other->spec->text);
+    if (!other->complete || other->spec->class->capabilities & POLICY_NO_MEMORY) continue;
+    if (!best || other->statistics.reserved_bytes.peak < best->statistics.reserved_bytes.peak) best = other;
   }
   fputs(served ? "\n" : "none of the other policies of this run\n", stream);
+  if (!best) return;
+  char bytes[UNITS_TEXT];
+  units_bytes(best->statistics.reserved_bytes.peak, bytes);
+  fprintf(stream, "  best           %s, with at most %s reserved\n", best->spec->text, bytes);
 }
 
 static void print_failure(const replay_group *group, const replay_result *result, FILE *stream) {
