@@ -34,13 +34,13 @@ void pools_fixture_check(pools_fixture *fixture, const char *where) {
   char message[512] = "";
   ck_assert_msg(pool_heap_check(&fixture->heap, message, sizeof message), "%s: %s", where, message);
   const pool_heap *heap = &fixture->heap;
-  vmm_sim_usage usage;
+  vmm_sim_usage usage; /* ranges may share a reservation, which goes with the last of them */
   vmm_sim_usage_get(fixture->sim, &usage);
   uint64_t mappings = 0;
   for (const pool_chunk *chunk = heap->chunks; chunk; chunk = chunk->next) mappings += chunk->mappings;
   ck_assert_msg(usage.physical_bytes == heap->statistics.reserved_bytes.current &&
-                    usage.handles == heap->chunk_count && usage.reservations == heap->range_count &&
-                    usage.reserved_address_bytes == heap->reserved_address_bytes &&
+                    usage.handles == heap->chunk_count && usage.reservations <= heap->range_count &&
+                    usage.reserved_address_bytes >= heap->reserved_address_bytes &&
                     usage.mappings == mappings && usage.mallocs == heap->statistics.segments.current,
                 "%s: the heap does not hold what the device says", where);
 }

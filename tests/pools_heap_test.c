@@ -65,6 +65,38 @@ START_TEST(maps_a_chunk_in_two_places) {
 }
 END_TEST
 
+/* Ranges of one reservation follow each other; the reservation goes with the last one. */
+START_TEST(reserves_ranges_together) {
+  pools_fixture fixture;
+  pools_fixture_open(&fixture, 0, 0, UINT64_MAX);
+  pool_heap *heap = &fixture.heap;
+  static const uint64_t sizes[] = {8 * MIB, 2 * MIB, 6 * MIB};
+  pool_range *ranges[3];
+  ck_assert_int_eq(pool_ranges_reserve(heap, sizes, 3, 2 * MIB, ranges), VMM_SUCCESS);
+  ck_assert_uint_eq(ranges[1]->address, ranges[0]->address + 8 * MIB);
+  ck_assert_uint_eq(ranges[2]->address, ranges[1]->address + 2 * MIB);
+  vmm_sim_usage usage;
+  for (int i = 0; i < 3; i++) {
+    vmm_sim_usage_get(fixture.sim, &usage);
+    ck_assert_uint_eq(usage.reservations, 1);
+    ck_assert_uint_eq(heap->range_count, (uint64_t)(3 - i));
+    if (i == 2) {
+      pools_picture before, after;
+      pools_picture_take(&fixture, &before);
+      vmm_sim_fail(fixture.sim, VMM_CALL_ADDRESS_FREE, 1, VMM_UNKNOWN);
+      ck_assert_int_eq(pool_range_free(heap, ranges[0]), VMM_UNKNOWN);
+      pools_picture_take(&fixture, &after);
+      pools_picture_same(&before, &after, "the last range");
+    }
+    ck_assert_int_eq(pool_range_free(heap, ranges[(i + 1) % 3]), VMM_SUCCESS);
+    pools_fixture_check(&fixture, "ranges of one reservation");
+  }
+  vmm_sim_usage_get(fixture.sim, &usage);
+  ck_assert_uint_eq(usage.reservations, 0);
+  pools_fixture_close(&fixture);
+}
+END_TEST
+
 START_TEST(refuses_what_makes_no_sense) {
   pools_fixture fixture;
   pools_fixture_open(&fixture, 0, 0, UINT64_MAX);
@@ -98,6 +130,8 @@ START_TEST(refuses_what_makes_no_sense) {
   ck_assert_int_eq(pool_range_reserve(heap, 2 * MIB, 0, &refused), VMM_INVALID_VALUE);
   ck_assert_int_eq(pool_chunk_create(heap, 2 * MIB + 1, &owner_of_all, none), VMM_INVALID_VALUE);
   ck_assert_int_eq(pool_chunks_create(heap, 2 * MIB, 0, &owner_of_all, none), VMM_INVALID_VALUE);
+  ck_assert_int_eq(pool_chunks_create_sizes(heap, NULL, 0, &owner_of_all, none), VMM_INVALID_VALUE);
+  ck_assert_int_eq(pool_ranges_reserve(heap, NULL, 0, 2 * MIB, &refused), VMM_INVALID_VALUE);
   ck_assert_int_eq(pool_heap_hand_out(heap, 0, 512, 1, 0, NULL), VMM_INVALID_VALUE);
   pools_picture_take(&fixture, &after);
   pools_picture_same(&before, &after, "refused calls");
@@ -200,6 +234,16 @@ static vmm_status step_chunks_create(scene *set) {
   pool_chunk *chunks[CHUNKS];
   return pool_chunks_create(&set->fixture.heap, 2 * MIB, CHUNKS, &owner_of_all, chunks);
 }
+static vmm_status step_chunks_create_sizes(scene *set) {
+  static const uint64_t sizes[] = {2 * MIB, 8 * MIB, 4 * MIB};
+  pool_chunk *chunks[3];
+  return pool_chunks_create_sizes(&set->fixture.heap, sizes, 3, &owner_of_all, chunks);
+}
+static vmm_status step_ranges_reserve(scene *set) {
+  static const uint64_t sizes[] = {8 * MIB, 2 * MIB};
+  pool_range *ranges[2];
+  return pool_ranges_reserve(&set->fixture.heap, sizes, 2, 2 * MIB, ranges);
+}
 static vmm_status step_chunk_release(scene *set) {
   return pool_chunk_release(&set->fixture.heap, set->free_chunks[0]);
 }
@@ -235,6 +279,8 @@ static const struct step {
     {"pool_segment_free", step_segment_free, VMM_CALL_FREE, 1},
     {"pool_chunk_create", step_chunk_create, VMM_CALL_CREATE, 1},
     {"pool_chunks_create", step_chunks_create, VMM_CALL_CREATE, CHUNKS},
+    {"pool_chunks_create_sizes", step_chunks_create_sizes, VMM_CALL_CREATE, 3},
+    {"pool_ranges_reserve", step_ranges_reserve, VMM_CALL_ADDRESS_RESERVE, 1},
     {"pool_chunk_release", step_chunk_release, VMM_CALL_RELEASE, 1},
     {"pool_range_reserve", step_range_reserve, VMM_CALL_ADDRESS_RESERVE, 1},
     {"pool_range_free", step_range_free, VMM_CALL_ADDRESS_FREE, 1},
@@ -443,6 +489,7 @@ static Suite *heap_suite(void) {
   TCase *objects = tcase_create("objects");
   tcase_add_test(objects, takes_and_returns_segments);
   tcase_add_test(objects, maps_a_chunk_in_two_places);
+  tcase_add_test(objects, reserves_ranges_together);
   tcase_add_test(objects, refuses_what_makes_no_sense);
   tcase_add_test(objects, keeps_to_its_limit_without_asking);
   tcase_add_test(objects, a_batch_that_the_device_cannot_hold_never_was);
