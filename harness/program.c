@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "harness/bench.h"
 #include "policies/policy.h"
 
 enum { COMMANDS_LIMIT = 32 };
@@ -14,6 +15,7 @@ static const program_command commands[] = {
      command_replay},
     {"trace", "look into traces and convert them", command_trace},
     {"policies", "list the allocator policies, or one with its options", command_policies},
+    {"bench", "measure what memory calls, stitched memory and allocators cost", command_bench},
     {"doctor", "say what works on this machine and what is missing", command_doctor},
     {NULL, NULL, NULL},
 };

@@ -1,0 +1,28 @@
+/* A kernel that keeps the device busy until it is told to stop, or until its time is up. */
+#ifndef LAKEBED_HARNESS_BENCH_SPIN_H
+#define LAKEBED_HARNESS_BENCH_SPIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "vmm/cuda.h"
+
+typedef struct bench_spin {
+  vmm_driver *driver;
+  vmm_cuda_module *module;
+  volatile uint32_t *flags; /* [0]: the kernel runs; [1]: it shall stop */
+  vmm_address device_flags;
+  uint32_t blocks;
+  vmm_event end; /* of the kernel that runs; 0: none */
+} bench_spin;
+
+/* Only on a real device. On failure message says why and nothing is left. */
+vmm_status bench_spin_open(bench_spin *spin, vmm_driver *driver, char *message, size_t message_size);
+/* Starts the kernel and returns when it runs. It ends by itself after bound_ns. */
+vmm_status bench_spin_start(bench_spin *spin, uint64_t bound_ns);
+/* Stops it and waits for its end. *ended_before: it was over already. Nothing to do when none runs. */
+vmm_status bench_spin_stop(bench_spin *spin, bool *ended_before);
+/* Stops the kernel, if one runs. Accepts what was never opened ({0}). */
+void bench_spin_close(bench_spin *spin);
+
+#endif
