@@ -136,8 +136,9 @@ bool vmm_sim_accessible(const vmm_driver *driver, vmm_address address, uint64_t 
   const vmm_sim *sim = sim_of_const(driver);
   if (size == 0) return false;
   sim_allocation allocation;
-  if (sim_malloc_find(sim, address, &allocation))
+  if (sim_malloc_find(sim, address, &allocation) || sim_pool_find(sim, address, &allocation)) {
     return size <= allocation.size - (address - allocation.start);
+  }
   while (true) {
     const sim_mapping *mapping = sim_mapping_at(sim, address);
     if (!mapping || !mapping->accessible) return false;
