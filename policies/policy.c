@@ -54,6 +54,7 @@ void policy_destroy(policy *self) {
 
 vmm_status policy_alloc(policy *self, uint64_t size, vmm_stream stream, vmm_address *address) {
   *address = 0;
+  if (stream >= POOL_STREAM_LIMIT) return VMM_INVALID_VALUE;
   if (size == 0) return VMM_SUCCESS;
   if (size >= UINT64_C(1) << 60) {
     self->heap.statistics.failures++;
@@ -75,6 +76,7 @@ vmm_status policy_free(policy *self, vmm_address address) {
 }
 
 vmm_status policy_record_stream(policy *self, vmm_address address, vmm_stream stream) {
+  if (stream >= POOL_STREAM_LIMIT) return VMM_INVALID_VALUE;
   if (!self->class->record_stream) return VMM_SUCCESS;
   pool_operation_begin(&self->heap, POOL_OPERATION_RECORD_STREAM, 0);
   vmm_status status = self->class->record_stream(self, address, stream);

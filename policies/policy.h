@@ -136,7 +136,8 @@ vmm_status policy_create(const policy_spec *spec, vmm_driver *driver, uint64_t l
 /* Accepts NULL. */
 void policy_destroy(policy *self);
 
-/* Size 0: SUCCESS and address 0, nothing counted, as PyTorch does. 1 EiB and more: OUT_OF_MEMORY at once. */
+/* Size 0: SUCCESS and address 0, nothing counted, as PyTorch does. 1 EiB and more: OUT_OF_MEMORY at once.
+ * A stream from POOL_STREAM_LIMIT on: INVALID_VALUE, here and in policy_record_stream. */
 vmm_status policy_alloc(policy *self, uint64_t size, vmm_stream stream, vmm_address *address);
 /* Address 0: SUCCESS and nothing done. */
 vmm_status policy_free(policy *self, vmm_address address);

@@ -24,8 +24,11 @@ vmm_status pool_heap_init(pool_heap *heap, vmm_driver *driver, bool uses_chunks,
   memset(heap, 0, sizeof *heap);
   heap->driver = driver;
   heap->limit = limit;
+  heap->device_bytes = UINT64_MAX;
   if (uses_chunks) {
+    uint64_t free_bytes;
     vmm_status status = vmm_granularity(driver, &heap->granularity);
+    if (status == VMM_SUCCESS) status = vmm_memory_info(driver, &free_bytes, &heap->device_bytes);
     if (status != VMM_SUCCESS) return status;
   }
   static const char *const names[POOL_OPERATION_FIRST_OWN] = {"alloc", "free", "record_stream", "trim", "grow"};

@@ -110,6 +110,7 @@ struct pool_heap {
   vmm_driver *driver;
   uint64_t granularity; /* the driver's */
   uint64_t limit;       /* most bytes to hold; UINT64_MAX: none */
+  uint64_t device_bytes; /* all that the device has, asked for if chunks are used; else UINT64_MAX */
   bool limit_is_policys; /* chunks are created past the limit: the policy checks it by its own rule */
   bool memory_elsewhere; /* allocations lie in memory that the heap does not hold (null, the driver's own pool) */
   pool_statistics statistics;
@@ -139,17 +140,17 @@ struct pool_heap {
   const pool_observer *observer;
 };
 
-/* Prepares a heap over a driver (borrowed). Asks the driver for its granularity
- * if it is to use chunks. limit: UINT64_MAX for none. */
+/* Prepares a heap over a driver (borrowed). Asks the driver for its granularity and
+ * its memory if it is to use chunks. limit: UINT64_MAX for none. */
 vmm_status pool_heap_init(pool_heap *heap, vmm_driver *driver, bool uses_chunks, uint64_t limit);
 /* Returns everything to the driver: waits for the device if frees are pending, then
  * unmaps, releases and frees. What the driver refuses is tried once more, then forgotten;
  * returns the first failure. */
 vmm_status pool_heap_fini(pool_heap *heap);
 
-/* Would taking size more bytes keep to the limit? */
+/* Would taking size more bytes keep to the limit? Never where the whole device has not as much. */
 static inline bool pool_heap_within_limit(const pool_heap *heap, uint64_t size) {
-  return size <= heap->limit && heap->statistics.reserved_bytes.current <= heap->limit - size;
+  return size <= heap->limit && size <= heap->device_bytes && heap->statistics.reserved_bytes.current <= heap->limit - size;
 }
 
 /* One cuMemAlloc. OUT_OF_MEMORY past the limit, without asking the driver. */
