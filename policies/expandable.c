@@ -187,7 +187,7 @@ static vmm_status map_pages(expandable *self, segment_pool *pool, pool_block *bl
   if (status == VMM_SUCCESS) status = pool_chunks_create(heap, pool->page, count, range, chunks);
   if (status == VMM_SUCCESS) {
     status = pool_range_map(heap, range, block->address - range->address, chunks, count);
-    for (uint64_t i = 0; status != VMM_SUCCESS && i < count; i++) pool_chunk_release(heap, chunks[i]);
+    for (uint64_t i = 0; status != VMM_SUCCESS && i < count; i++) pool_chunk_give_up(heap, chunks[i]);
   }
   pool_operation_end(heap);
   free(chunks);
@@ -248,7 +248,7 @@ static vmm_status unmap_pages(expandable *self, segment_pool *pool, pool_block *
     return status;
   }
   for (uint64_t i = 0; i < last - first; i++) {
-    vmm_status released = pool_chunk_release(heap, chunks[i]);
+    vmm_status released = pool_chunk_give_up(heap, chunks[i]);
     if (status == VMM_SUCCESS) status = released;
   }
   free(chunks);
@@ -390,7 +390,8 @@ static uint64_t expandable_largest_free(const policy *base) {
 static bool expandable_check(const policy *base, char *message, size_t message_size) {
   const expandable *self = (const expandable *)base;
   const pool_caching *pools[] = {&self->small.caching, &self->large.caching};
-  if (!pool_caching_check(pools, 2, base->heap.statistics.reserved_bytes.current, message, message_size)) return false;
+  const uint64_t mapped = base->heap.statistics.reserved_bytes.current - base->heap.stranded_bytes;
+  if (!pool_caching_check(pools, 2, mapped, message, message_size)) return false;
   const segment_pool *both[] = {&self->small, &self->large};
   uint64_t unmapped = 0;
   for (int i = 0; i < 2; i++) {
@@ -405,9 +406,9 @@ static bool expandable_check(const policy *base, char *message, size_t message_s
       }
     }
   }
-  if (unmapped + base->heap.statistics.reserved_bytes.current == base->heap.reserved_address_bytes) return true;
+  if (unmapped + mapped == base->heap.reserved_address_bytes) return true;
   snprintf(message, message_size, "%" PRIu64 " unmapped and %" PRIu64 " mapped bytes do not make up reservations of %" PRIu64, unmapped,
-           base->heap.statistics.reserved_bytes.current, base->heap.reserved_address_bytes);
+           mapped, base->heap.reserved_address_bytes);
   return false;
 }
 

@@ -120,7 +120,6 @@ static uint64_t gather(gmlake *self, uint64_t at, const pool_block *pblock, uint
 static vmm_status alloc_pblock(gmlake *self, uint64_t size, vmm_stream stream, pool_block **made) {
   pool_heap *heap = &self->base.heap;
   uint64_t count = size / self->chunk;
-  if (!pool_heap_within_limit(heap, size)) return VMM_OUT_OF_MEMORY;
   pool_chunk **chunks = malloc(count * sizeof *chunks);
   pool_block *pblock = pool_block_new(&self->blocks);
   pool_range *range = NULL;
@@ -130,7 +129,7 @@ static vmm_status alloc_pblock(gmlake *self, uint64_t size, vmm_stream stream, p
     status = pool_chunks_create(heap, self->chunk, count, pblock, chunks);
     if (status == VMM_SUCCESS) {
       status = pool_range_map(heap, range, 0, chunks, count);
-      for (uint64_t i = 0; status != VMM_SUCCESS && i < count; i++) pool_chunk_release(heap, chunks[i]);
+      for (uint64_t i = 0; status != VMM_SUCCESS && i < count; i++) pool_chunk_give_up(heap, chunks[i]);
     }
     if (status != VMM_SUCCESS) pool_range_free(heap, range);
   }
@@ -151,18 +150,23 @@ static vmm_status alloc_pblock(gmlake *self, uint64_t size, vmm_stream stream, p
   return VMM_SUCCESS;
 }
 
-/* Returns a pBlock in no set, whose chunks no sBlock maps, to the driver. */
+/* Returns a pBlock in no set, whose chunks no sBlock maps, to the driver. One that cannot be
+ * unmapped is free afterwards. */
 static vmm_status free_pblock(gmlake *self, pool_block *pblock) {
   pool_heap *heap = &self->base.heap;
   pool_range *range = pblock->backing;
   uint64_t count = pblock->size / self->chunk;
   vmm_status status = reserve_chunks(self, count);
-  if (status != VMM_SUCCESS) return status;
-  gather(self, 0, pblock, pblock->size);
-  status = pool_range_unmap(heap, range, pblock->address - range->address, pblock->size);
-  if (status != VMM_SUCCESS) return status;
+  if (status == VMM_SUCCESS) {
+    gather(self, 0, pblock, pblock->size);
+    status = pool_range_unmap(heap, range, pblock->address - range->address, pblock->size);
+  }
+  if (status != VMM_SUCCESS) {
+    pool_free_set_insert(&self->pblocks, pblock);
+    return status;
+  }
   for (uint64_t i = 0; i < count; i++) {
-    vmm_status released = pool_chunk_release(heap, self->chunks[i]);
+    vmm_status released = pool_chunk_give_up(heap, self->chunks[i]);
     if (status == VMM_SUCCESS) status = released;
   }
   if (pblock->previous) pblock->previous->next = pblock->next;
@@ -255,7 +259,6 @@ static vmm_status release_cached(gmlake *self) {
       for (uint64_t i = 0; i < pblock->size / self->chunk; i++) stitched_elsewhere |= first_slot(pblock)[i].chunk->mappings > 1;
       if (stitched_elsewhere) continue;
       pool_free_set_remove(&self->pblocks, pblock);
-      pblock->state = POOL_BLOCK_LIVE;
       vmm_status status = free_pblock(self, pblock);
       if (first == VMM_SUCCESS) first = status;
     }
@@ -339,6 +342,7 @@ static vmm_status several_blocks(gmlake *self, uint64_t size, vmm_stream stream,
 /* S4: new memory for what is missing, stitched with all candidates. */
 static vmm_status insufficient(gmlake *self, uint64_t size, uint64_t available, vmm_stream stream, uint64_t requested,
                                vmm_address *address) {
+  if (!pool_heap_within_limit(&self->base.heap, size - available)) return VMM_OUT_OF_MEMORY;
   vmm_status status = pool_free_set_prepare(&self->pblocks, stream);
   if (status == VMM_SUCCESS) status = reserve_chunks(self, size / self->chunk);
   if (status != VMM_SUCCESS) return status;
@@ -509,22 +513,23 @@ static uint64_t gmlake_largest_free(const policy *base) {
 static bool gmlake_check(const policy *base, char *message, size_t message_size) {
   const gmlake *self = (const gmlake *)base;
   const pool_caching *pools[] = {&self->small};
-  uint64_t reserved = base->heap.statistics.reserved_bytes.current;
+  const uint64_t stranded = base->heap.stranded_bytes;
+  uint64_t reserved = base->heap.statistics.reserved_bytes.current - stranded;
   if (!pool_caching_check(pools, 1, reserved - self->pblock_bytes, message, message_size)) return false;
   if (!gmlake_stitched_check(&self->stitched, message, message_size)) return false;
   /* Each chunk lies in the window of the one pBlock that owns it. */
   uint64_t owned = 0;
   for (const pool_range *range = base->heap.ranges; range; range = range->next) {
     for (uint64_t i = 0; i < range->size / range->unit; i++) {
-      if (!range->slots[i].chunk) continue;
+      if (!range->slots[i].chunk || range->slots[i].chunk->owner == &base->heap) continue;
       const pool_block *owner = range->slots[i].chunk->owner;
       vmm_address address = range->address + i * range->unit;
       if (owner->backing == range && address >= owner->address && address < owner->address + owner->size) owned += range->unit;
     }
   }
-  if (owned == base->heap.chunk_count * self->chunk && owned == self->pblock_bytes) return true;
+  if (owned + stranded == base->heap.chunk_count * self->chunk && owned == self->pblock_bytes) return true;
   snprintf(message, message_size, "pBlocks count %" PRIu64 " bytes and own %" PRIu64 " of %" PRIu64, self->pblock_bytes, owned,
-           base->heap.chunk_count * self->chunk);
+           base->heap.chunk_count * self->chunk - stranded);
   return false;
 }
 

@@ -48,11 +48,12 @@ static void rawvmm_destroy(policy *self) {
 /* Chunks of the wanted size and a smaller last one, so that nothing but the granularity is wasted. */
 static vmm_status create_chunks(rawvmm *self, uint64_t size, pool_chunk **chunks, uint64_t count, pool_range *owner) {
   pool_heap *heap = &self->base.heap;
-  uint64_t whole = size / self->chunk, rest = size % self->chunk;
-  vmm_status status = whole > 0 ? pool_chunks_create(heap, self->chunk, whole, owner, chunks) : VMM_SUCCESS;
-  if (status != VMM_SUCCESS || rest == 0) return status;
-  status = pool_chunk_create(heap, rest, owner, &chunks[count - 1]);
-  for (uint64_t i = 0; status != VMM_SUCCESS && i < whole; i++) pool_chunk_release(heap, chunks[i]);
+  uint64_t *sizes = malloc(count * sizeof *sizes);
+  if (!sizes) return VMM_OUT_OF_MEMORY;
+  for (uint64_t i = 0; i < count; i++) sizes[i] = self->chunk;
+  if (size % self->chunk != 0) sizes[count - 1] = size % self->chunk;
+  vmm_status status = pool_chunks_create_sizes(heap, sizes, count, owner, chunks);
+  free(sizes);
   return status;
 }
 
@@ -74,7 +75,7 @@ static vmm_status rawvmm_alloc(policy *self, uint64_t size, vmm_stream stream, v
         status = pool_heap_hand_out(heap, range->address, rounded, size, stream, range);
         if (status != VMM_SUCCESS) pool_range_unmap(heap, range, 0, rounded);
       }
-      for (uint64_t i = 0; status != VMM_SUCCESS && i < count; i++) pool_chunk_release(heap, chunks[i]);
+      for (uint64_t i = 0; status != VMM_SUCCESS && i < count; i++) pool_chunk_give_up(heap, chunks[i]);
     }
     if (status != VMM_SUCCESS) pool_range_free(heap, range);
   }
@@ -98,15 +99,11 @@ static vmm_status rawvmm_free(policy *self, vmm_address address) {
   }
   if (status == VMM_SUCCESS) status = pool_range_unmap(heap, range, 0, range->size);
   if (status == VMM_SUCCESS) {
-    /* From here on the allocation is gone; what the driver refuses stays with the heap and
-     * is tried again at its end. */
+    /* From here on the allocation is gone, and the caller's free has succeeded: what the
+     * driver refuses stays with the heap and is tried again at its end. */
     pool_heap_take_back(heap, allocation, &taken, &status);
-    for (uint64_t i = 0; i < count; i++) {
-      vmm_status released = pool_chunk_release(heap, chunks[i]);
-      if (status == VMM_SUCCESS) status = released;
-    }
-    vmm_status freed = pool_range_free(heap, range);
-    if (status == VMM_SUCCESS) status = freed;
+    for (uint64_t i = 0; i < count; i++) pool_chunk_give_up(heap, chunks[i]);
+    pool_range_free(heap, range);
     heap->statistics.driver_frees++;
   }
   free(chunks);
