@@ -90,7 +90,8 @@ typedef struct snapshot_memo {
 enum { SNAPSHOT_DEEPEST = 256 }; /* marks open at the same time */
 
 typedef struct snapshot_reader {
-  snapshot_item *items;
+  snapshot_item *ground; /* the allocation: a mark that stays, then the items */
+  snapshot_item *items;  /* the machine's stack */
   size_t count;
   size_t capacity;
   size_t marks[SNAPSHOT_DEEPEST];

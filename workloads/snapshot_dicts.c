@@ -15,45 +15,58 @@ typedef struct fields {
 
 _Static_assert(WORD_COUNT <= 32, "one bit a word");
 
-static const struct {
-  const char *text;
-  uint32_t size;
-} words[WORD_COUNT] = {
-#define WORD(name, text) [name] = {text, sizeof(text) - 1}
-    WORD(WORD_NONE, ""),
-    WORD(WORD_DEVICE_TRACES, "device_traces"),
-    WORD(WORD_SEGMENTS, "segments"),
-    WORD(WORD_ACTION, "action"),
-    WORD(WORD_ADDR, "addr"),
-    WORD(WORD_SIZE, "size"),
-    WORD(WORD_STREAM, "stream"),
-    WORD(WORD_TIME_US, "time_us"),
-    WORD(WORD_ADDRESS, "address"),
-    WORD(WORD_REQUESTED_SIZE, "requested_size"),
-    WORD(WORD_STATE, "state"),
-    WORD(WORD_BLOCKS, "blocks"),
-    WORD(WORD_DEVICE, "device"),
-    WORD(WORD_ALLOC, "alloc"),
-    WORD(WORD_FREE_REQUESTED, "free_requested"),
-    WORD(WORD_FREE_COMPLETED, "free_completed"),
-    WORD(WORD_SEGMENT_ALLOC, "segment_alloc"),
-    WORD(WORD_SEGMENT_FREE, "segment_free"),
-    WORD(WORD_SEGMENT_MAP, "segment_map"),
-    WORD(WORD_SEGMENT_UNMAP, "segment_unmap"),
-    WORD(WORD_OOM, "oom"),
-    WORD(WORD_SNAPSHOT, "snapshot"),
-    WORD(WORD_ACTIVE_ALLOCATED, "active_allocated"),
-    WORD(WORD_ACTIVE_PENDING_FREE, "active_pending_free"),
-    WORD(WORD_ACTIVE_AWAITING_FREE, "active_awaiting_free"),
-    WORD(WORD_INACTIVE, "inactive"),
-#undef WORD
+static const char *const words[WORD_COUNT] = {
+    [WORD_NONE] = "",
+    [WORD_DEVICE_TRACES] = "device_traces",
+    [WORD_SEGMENTS] = "segments",
+    [WORD_ACTION] = "action",
+    [WORD_ADDR] = "addr",
+    [WORD_SIZE] = "size",
+    [WORD_STREAM] = "stream",
+    [WORD_TIME_US] = "time_us",
+    [WORD_ADDRESS] = "address",
+    [WORD_REQUESTED_SIZE] = "requested_size",
+    [WORD_STATE] = "state",
+    [WORD_BLOCKS] = "blocks",
+    [WORD_DEVICE] = "device",
+    [WORD_ALLOC] = "alloc",
+    [WORD_FREE_REQUESTED] = "free_requested",
+    [WORD_FREE_COMPLETED] = "free_completed",
+    [WORD_SEGMENT_ALLOC] = "segment_alloc",
+    [WORD_SEGMENT_FREE] = "segment_free",
+    [WORD_SEGMENT_MAP] = "segment_map",
+    [WORD_SEGMENT_UNMAP] = "segment_unmap",
+    [WORD_OOM] = "oom",
+    [WORD_SNAPSHOT] = "snapshot",
+    [WORD_ACTIVE_ALLOCATED] = "active_allocated",
+    [WORD_ACTIVE_PENDING_FREE] = "active_pending_free",
+    [WORD_ACTIVE_AWAITING_FREE] = "active_awaiting_free",
+    [WORD_INACTIVE] = "inactive",
 };
 
-const char *snapshot_word_text(snapshot_word word) { return words[word].text; }
+const char *snapshot_word_text(snapshot_word word) { return words[word]; }
 
 snapshot_word snapshot_word_of(const uint8_t *bytes, size_t size) {
-  for (uint32_t word = WORD_NONE + 1; word < WORD_COUNT; word++) {
-    if (words[word].size == size && memcmp(words[word].text, bytes, size) == 0) return (snapshot_word)word;
+  /* For each size the words that have it: most strings are none of them, and there are many. */
+  static const uint8_t of_size[][4] = {
+      [3] = {WORD_OOM},
+      [4] = {WORD_ADDR, WORD_SIZE},
+      [5] = {WORD_ALLOC, WORD_STATE},
+      [6] = {WORD_ACTION, WORD_STREAM, WORD_BLOCKS, WORD_DEVICE},
+      [7] = {WORD_TIME_US, WORD_ADDRESS},
+      [8] = {WORD_SEGMENTS, WORD_SNAPSHOT, WORD_INACTIVE},
+      [11] = {WORD_SEGMENT_MAP},
+      [12] = {WORD_SEGMENT_FREE},
+      [13] = {WORD_DEVICE_TRACES, WORD_SEGMENT_ALLOC, WORD_SEGMENT_UNMAP},
+      [14] = {WORD_FREE_REQUESTED, WORD_FREE_COMPLETED, WORD_REQUESTED_SIZE},
+      [16] = {WORD_ACTIVE_ALLOCATED},
+      [19] = {WORD_ACTIVE_PENDING_FREE},
+      [20] = {WORD_ACTIVE_AWAITING_FREE},
+  };
+  if (size >= sizeof of_size / sizeof of_size[0]) return WORD_NONE;
+  for (size_t i = 0; i < sizeof of_size[0] && of_size[size][i] != WORD_NONE; i++) {
+    const char *text = words[of_size[size][i]];
+    if (text[0] == (char)bytes[0] && memcmp(text, bytes, size) == 0) return (snapshot_word)of_size[size][i];
   }
   return WORD_NONE;
 }
@@ -107,6 +120,9 @@ static trace_status collect(const trace *opened, size_t first, const snapshot_it
       key = WORD_NONE;
     }
     position++;
+  }
+  if (position % 2 != 0) {
+    return trace_fail_offset(error, opened->input.name, dict->value, "a dict with a key without a value");
   }
   return TRACE_OK;
 }

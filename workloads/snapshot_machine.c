@@ -15,28 +15,36 @@ enum {
 
 #define NO_MARK SIZE_MAX
 
-/* Where the machine stands: copied from the input to registers and back. */
-typedef struct cursor {
+/* What the loop of snapshot_run keeps in registers; the rest of the machine works on input and reader. */
+typedef struct registers {
   const uint8_t *at;
   const uint8_t *end;
-  uint64_t origin; /* offset of a byte = origin + its address */
-} cursor;
+  snapshot_item *top; /* the first free item; the one before it can always be looked at */
+  uint64_t origin;    /* offset of a byte = origin + its address */
+} registers;
 
-static inline uint64_t offset_of(const cursor *c, const uint8_t *at) {
-  return c->origin + (uint64_t)(uintptr_t)at;
+static inline registers load(const trace *opened) {
+  const trace_input *input = &opened->input;
+  const snapshot_reader *reader = opened->reader;
+  return (registers){.at = input->at,
+                     .end = input->end,
+                     .top = reader->items + reader->count,
+                     .origin = input->base - (uint64_t)(uintptr_t)input->buffer};
 }
 
-static void load_cursor(const trace_input *input, cursor *c) {
-  c->at = input->at;
-  c->end = input->end;
-  c->origin = input->base - (uint64_t)(uintptr_t)input->buffer;
+static inline void store(trace *opened, registers now) {
+  snapshot_reader *reader = opened->reader;
+  opened->input.at = now.at;
+  reader->count = (size_t)(now.top - reader->items);
 }
 
 static bool grow_items(snapshot_reader *reader) {
   size_t capacity = reader->capacity == 0 ? FIRST_CAPACITY : 2 * reader->capacity;
-  snapshot_item *items = realloc(reader->items, capacity * sizeof *items);
-  if (items == NULL) return false;
-  reader->items = items;
+  snapshot_item *ground = realloc(reader->ground, (capacity + 1) * sizeof *ground);
+  if (ground == NULL) return false;
+  ground->tag = ITEM_MARK;
+  reader->ground = ground;
+  reader->items = ground + 1;
   reader->capacity = capacity;
   return true;
 }
@@ -110,25 +118,31 @@ static snapshot_role role_of_new_dict(const snapshot_reader *reader) {
   return role_within(marked_container(reader));
 }
 
-static inline void push(snapshot_reader *reader, uint32_t tag, uint64_t value, uint64_t offset) {
-  reader->items[reader->count++] =
-      (snapshot_item){.tag = tag, .offset_low = (uint32_t)offset, .value = value};
+static inline snapshot_item *push(snapshot_item *top, uint32_t tag, uint64_t value, uint64_t offset) {
+  *top = (snapshot_item){.tag = tag, .offset_low = (uint32_t)offset, .value = value};
+  return top + 1;
 }
 
-static inline void push_opaque(snapshot_reader *reader, uint64_t offset) {
-  if (reader->count > 0 && reader->items[reader->count - 1].tag == ITEM_OPAQUE) {
-    reader->items[reader->count - 1].value++;
-  } else {
-    push(reader, ITEM_OPAQUE, 1, offset);
+static inline snapshot_item *push_opaque(snapshot_item *top, uint64_t offset) {
+  if (top[-1].tag == ITEM_OPAQUE) {
+    top[-1].value++;
+    return top;
   }
+  return push(top, ITEM_OPAQUE, 1, offset);
 }
 
-static inline void push_word(snapshot_reader *reader, snapshot_word word, uint64_t offset) {
-  if (word == WORD_NONE) {
-    push_opaque(reader, offset);
-  } else {
-    push(reader, snapshot_tag(ITEM_WORD, word), 0, offset);
-  }
+static inline snapshot_item *push_word(snapshot_item *top, snapshot_word word, uint64_t offset) {
+  if (word == WORD_NONE) return push_opaque(top, offset);
+  return push(top, snapshot_tag(ITEM_WORD, word), 0, offset);
+}
+
+static void push_on(snapshot_reader *reader, uint32_t tag, uint64_t value, uint64_t offset) {
+  push(reader->items + reader->count, tag, value, offset);
+  reader->count++;
+}
+
+static void push_opaque_on(snapshot_reader *reader, uint64_t offset) {
+  reader->count = (size_t)(push_opaque(reader->items + reader->count, offset) - reader->items);
 }
 
 /* Items [first .. count) hold nothing with a role: that would lose events. */
@@ -195,10 +209,10 @@ static trace_status set_items(trace *opened, size_t place, size_t first, uint64_
     return trace_fail_offset(error, opened->input.name, offset,
                              "items are set on what is not a dict, or on one that is already complete");
   }
-  if (values_in(reader, first) % 2 != 0) {
-    return trace_fail_offset(error, opened->input.name, offset, "a key without a value");
-  }
   if (snapshot_detail(&dict) == ROLE_NONE) {
+    if (values_in(reader, first) % 2 != 0) {
+      return trace_fail_offset(error, opened->input.name, offset, "a key without a value");
+    }
     if (roles_in(reader, first)) return misplaced(opened, first, offset, error);
     reader->count = place + 1;
     return TRACE_OK;
@@ -263,7 +277,7 @@ static trace_status make_tuple(trace *opened, size_t wanted, uint8_t opcode, uin
     if (mark == NO_MARK) return no_place(opened, offset, opcode, error);
     if (roles_in(reader, mark + 1)) return misplaced(opened, mark + 1, offset, error);
     reader->count = mark;
-    push_opaque(reader, offset);
+    push_opaque_on(reader, offset);
     return TRACE_OK;
   }
   while (wanted > 0) {
@@ -280,7 +294,7 @@ static trace_status make_tuple(trace *opened, size_t wanted, uint8_t opcode, uin
   }
   if (roles_in(reader, first)) return misplaced(opened, first, offset, error);
   reader->count = first;
-  push_opaque(reader, offset);
+  push_opaque_on(reader, offset);
   return TRACE_OK;
 }
 
@@ -308,8 +322,10 @@ static trace_status refused(const trace *opened, uint8_t opcode, uint64_t offset
   return trace_fail_offset(error, name, offset, "unknown pickle opcode 0x%02x", opcode);
 }
 
-static trace_status truncated(const trace *opened, const cursor *c, trace_error *error) {
-  return trace_fail_offset(error, opened->input.name, offset_of(c, c->end),
+/* An opcode or its argument lies beyond the end of the input. */
+static trace_status truncated(const trace *opened, trace_error *error) {
+  uint64_t end = opened->input.base + (uint64_t)(opened->input.end - opened->input.buffer);
+  return trace_fail_offset(error, opened->input.name, end,
                            "the pickle ends here without a STOP: the file is truncated");
 }
 
@@ -329,17 +345,15 @@ static trace_status stop(trace *opened, uint64_t offset, trace_error *error) {
   return TRACE_END;
 }
 
-/* Skips the rest of a string that need not be in the buffer as a whole. */
-static trace_status skip_string(trace *opened, cursor *c, const uint8_t *content, uint64_t size,
-                                trace_error *error) {
+/* Skips a string that need not be in the buffer as a whole; header: bytes of its opcode and size. */
+static trace_status skip_string(trace *opened, size_t header, uint64_t size, trace_error *error) {
   trace_input *input = &opened->input;
-  if (content > c->end) return truncated(opened, c, error);
-  input->at = content;
+  if ((size_t)(input->end - input->at) < header) return truncated(opened, error);
+  input->at += header;
   bool skipped;
   trace_status status = trace_input_skip(input, size, &skipped, error);
-  if (status != TRACE_OK) return status;
-  load_cursor(input, c);
-  return skipped ? TRACE_OK : truncated(opened, c, error);
+  if (status != TRACE_OK || skipped) return status;
+  return truncated(opened, error);
 }
 
 static trace_status memo_put(trace *opened, uint64_t index, uint8_t opcode, uint64_t offset,
@@ -359,8 +373,12 @@ static trace_status memo_put(trace *opened, uint64_t index, uint8_t opcode, uint
                                                        : trace_fail_memory(error, opened->input.name);
 }
 
-static trace_status memo_missing(const trace *opened, uint64_t index, uint64_t offset, trace_error *error) {
-  return trace_fail_offset(error, opened->input.name, offset, "memo slot %" PRIu64 " was never put", index);
+/* BINGET or LONG_BINGET at offset, which input need not have reached yet. */
+static trace_status memo_missing(trace *opened, const uint8_t *at, uint64_t offset, trace_error *error) {
+  bool is_short = *at == PICKLE_BINGET;
+  if (opened->input.end - at < (is_short ? 2 : 5)) return truncated(opened, error);
+  return trace_fail_offset(error, opened->input.name, offset, "memo slot %" PRIu32 " was never put",
+                           is_short ? at[1] : little32(at + 1));
 }
 
 static trace_status push_list(trace *opened, uint64_t offset, trace_error *error) {
@@ -375,7 +393,7 @@ static trace_status push_list(trace *opened, uint64_t offset, trace_error *error
   } else if (role == ROLE_TRACE) {
     value = reader->devices++;
   }
-  push(reader, snapshot_tag(ITEM_LIST, role), value, offset);
+  push_on(reader, snapshot_tag(ITEM_LIST, role), value, offset);
   return TRACE_OK;
 }
 
@@ -384,10 +402,10 @@ static void push_dict(snapshot_reader *reader, uint64_t offset) {
   if (role == ROLE_NONE && reader->items[reader->count - 1].tag == snapshot_tag(ITEM_DICT, ROLE_NONE)) {
     /* Nothing can be set on the dict before this one any more: it need not be told apart. */
     reader->count--;
-    push_opaque(reader, offset);
+    push_opaque_on(reader, offset);
   }
   if (role == ROLE_SEGMENT) snapshot_seeds_segment_begin(&reader->seeds);
-  push(reader, snapshot_tag(ITEM_DICT, role), offset, offset);
+  push_on(reader, snapshot_tag(ITEM_DICT, role), offset, offset);
 }
 
 static trace_status protocol(trace *opened, uint8_t version, uint64_t offset, trace_error *error) {
@@ -401,189 +419,236 @@ static trace_status protocol(trace *opened, uint8_t version, uint64_t offset, tr
   return TRACE_OK;
 }
 
+/* SETITEM: the two values on top go into the dict below them. */
+static trace_status set_one_item(trace *opened, uint64_t offset, trace_event *event,
+                                 snapshot_outcome *outcome, trace_error *error) {
+  const snapshot_reader *reader = opened->reader;
+  size_t place = reader->count;
+  uint64_t values = 0;
+  while (values < 2 && place > 0 && snapshot_kind(&reader->items[place - 1]) != ITEM_MARK) {
+    place--;
+    values += snapshot_kind(&reader->items[place]) <= ITEM_SEALED ? reader->items[place].value : 1;
+  }
+  if (place == 0 || values != 2) return no_place(opened, offset, PICKLE_SETITEM, error);
+  return set_items(opened, place - 1, place, offset, event, outcome, error);
+}
+
+static trace_status append_one_item(trace *opened, uint64_t offset, trace_error *error) {
+  const snapshot_reader *reader = opened->reader;
+  if (reader->count < 2 || snapshot_kind(&reader->items[reader->count - 1]) == ITEM_MARK ||
+      values_in(reader, reader->count - 1) != 1) {
+    return no_place(opened, offset, PICKLE_APPEND, error);
+  }
+  return append_items(opened, reader->count - 2, reader->count - 1, offset, error);
+}
+
+static trace_status append_batch(trace *opened, uint64_t offset, trace_error *error) {
+  size_t mark = close_mark(opened->reader);
+  if (mark == NO_MARK || mark == 0) return no_place(opened, offset, PICKLE_APPENDS, error);
+  return append_items(opened, mark - 1, mark + 1, offset, error);
+}
+
+/* BINUNICODE and BINUNICODE8; header: bytes of its opcode and size. */
+static trace_status long_string(trace *opened, size_t header, uint64_t size, uint64_t offset,
+                                trace_error *error) {
+  snapshot_reader *reader = opened->reader;
+  snapshot_word word = WORD_NONE;
+  if (size <= LONGEST_STEP - header) word = snapshot_word_of(opened->input.at + header, (size_t)size);
+  reader->count = (size_t)(push_word(reader->items + reader->count, word, offset) - reader->items);
+  return skip_string(opened, header, size, error);
+}
+
+/* Moves input by size bytes, all of which must be there. */
+static trace_status advance(trace *opened, size_t size, trace_error *error) {
+  trace_input *input = &opened->input;
+  if ((size_t)(input->end - input->at) < size) return truncated(opened, error);
+  input->at += size;
+  return TRACE_OK;
+}
+
+/* The opcodes that are not in every trace entry. Leaves input after the opcode. */
+static trace_status run_opcode(trace *opened, trace_event *event, snapshot_outcome *outcome,
+                               trace_error *error) {
+  snapshot_reader *reader = opened->reader;
+  const uint8_t *at = opened->input.at;
+  uint64_t offset = trace_input_offset(&opened->input);
+  uint8_t opcode = *at;
+  trace_status status;
+  switch (opcode) {
+    case PICKLE_BINUNICODE:
+      return long_string(opened, 5, little32(at + 1), offset, error);
+    case PICKLE_BINUNICODE8:
+      return long_string(opened, 9, little64(at + 1), offset, error);
+    case PICKLE_SHORT_BINBYTES:
+      push_opaque_on(reader, offset);
+      return skip_string(opened, 2, at[1], error);
+    case PICKLE_BINBYTES:
+      push_opaque_on(reader, offset);
+      return skip_string(opened, 5, little32(at + 1), error);
+    case PICKLE_BINBYTES8:
+      push_opaque_on(reader, offset);
+      return skip_string(opened, 9, little64(at + 1), error);
+    case PICKLE_BINFLOAT:
+      push_opaque_on(reader, offset);
+      return advance(opened, 9, error);
+    case PICKLE_FRAME: /* its length is of no use to a reader that buffers by itself */
+      return advance(opened, 9, error);
+    case PICKLE_PROTO:
+      status = advance(opened, 2, error);
+      return status == TRACE_OK ? protocol(opened, at[1], offset, error) : status;
+    case PICKLE_BINPUT:
+      status = advance(opened, 2, error);
+      return status == TRACE_OK ? memo_put(opened, at[1], opcode, offset, error) : status;
+    case PICKLE_LONG_BINPUT:
+      status = advance(opened, 5, error);
+      return status == TRACE_OK ? memo_put(opened, little32(at + 1), opcode, offset, error) : status;
+    default:
+      break;
+  }
+  opened->input.at = at + 1; /* no arguments from here on */
+  switch (opcode) {
+    case PICKLE_NONE:
+    case PICKLE_NEWTRUE:
+    case PICKLE_NEWFALSE:
+    case PICKLE_EMPTY_TUPLE:
+      push_opaque_on(reader, offset);
+      return TRACE_OK;
+    case PICKLE_EMPTY_LIST:
+      return push_list(opened, offset, error);
+    case PICKLE_SETITEM:
+      return set_one_item(opened, offset, event, outcome, error);
+    case PICKLE_APPENDS:
+      return append_batch(opened, offset, error);
+    case PICKLE_APPEND:
+      return append_one_item(opened, offset, error);
+    case PICKLE_TUPLE:
+      return make_tuple(opened, 0, opcode, offset, error);
+    case PICKLE_TUPLE1:
+    case PICKLE_TUPLE2:
+    case PICKLE_TUPLE3:
+      return make_tuple(opened, (size_t)(opcode - PICKLE_TUPLE1 + 1), opcode, offset, error);
+    case PICKLE_STOP:
+      return stop(opened, offset, error);
+    default:
+      return refused(opened, opcode, offset, error);
+  }
+}
+
+/* Room for one more item and, unless the input ends before, LONGEST_STEP bytes to look at. */
+static trace_status prepare(trace *opened, trace_error *error) {
+  snapshot_reader *reader = opened->reader;
+  trace_status status = trace_input_fill(&opened->input, LONGEST_STEP, error);
+  if (status != TRACE_OK) return status;
+  if (opened->input.at >= opened->input.end) return truncated(opened, error);
+  if (reader->count < reader->capacity) return TRACE_OK;
+  if (reader->capacity >= MOST_ITEMS) {
+    return trace_fail_offset(error, opened->input.name, trace_input_offset(&opened->input),
+                             "more than %d values wait for their container", MOST_ITEMS);
+  }
+  return grow_items(reader) ? TRACE_OK : trace_fail_memory(error, opened->input.name);
+}
+
 trace_status snapshot_run(trace *opened, trace_event *event, trace_error *error) {
   snapshot_reader *reader = opened->reader;
-  trace_input *input = &opened->input;
-  trace_status status = TRACE_OK;
-  cursor c;
-  load_cursor(input, &c);
-  while (status == TRACE_OK) {
-    if (c.end - c.at < LONGEST_STEP && !input->finished) {
-      input->at = c.at;
-      status = trace_input_fill(input, LONGEST_STEP, error);
+  const snapshot_memo *memo = &reader->memo;
+  trace_status status = prepare(opened, error);
+  if (status != TRACE_OK) return status;
+  registers now = load(opened);
+  const snapshot_item *limit = reader->items + reader->capacity;
+  for (;;) {
+    if (now.end - now.at < LONGEST_STEP || now.top == limit) {
+      store(opened, now);
+      status = prepare(opened, error);
       if (status != TRACE_OK) return status;
-      load_cursor(input, &c);
+      now = load(opened);
+      limit = reader->items + reader->capacity;
     }
-    const uint8_t *at = c.at;
-    uint64_t offset = offset_of(&c, at);
-    if (at >= c.end) return truncated(opened, &c, error);
-    if (reader->count == reader->capacity) {
-      if (reader->capacity >= MOST_ITEMS) {
-        return trace_fail_offset(error, input->name, offset, "more than %d values wait for their container",
-                                 MOST_ITEMS);
-      }
-      if (!grow_items(reader)) return trace_fail_memory(error, input->name);
-    }
-    uint8_t opcode = *at;
-    c.at = at + 1;
-    switch (opcode) {
+    const uint8_t *at = now.at;
+    uint64_t offset = now.origin + (uint64_t)(uintptr_t)at;
+    switch (*at) {
       case PICKLE_BINGET:
+        if (at[1] >= memo->count) return memo_missing(opened, at, offset, error);
+        now.top = push_word(now.top, snapshot_memo_get(memo, at[1]), offset);
+        now.at = at + 2;
+        break;
       case PICKLE_LONG_BINGET: {
-        uint64_t index = opcode == PICKLE_BINGET ? at[1] : little32(at + 1);
-        c.at = at + (opcode == PICKLE_BINGET ? 2 : 5);
-        if (index >= reader->memo.count) {
-          status = c.at > c.end ? truncated(opened, &c, error) : memo_missing(opened, index, offset, error);
-          break;
-        }
-        push_word(reader, snapshot_memo_get(&reader->memo, index), offset);
+        uint32_t index = little32(at + 1);
+        if (index >= memo->count) return memo_missing(opened, at, offset, error);
+        now.top = push_word(now.top, snapshot_memo_get(memo, index), offset);
+        now.at = at + 5;
         break;
       }
-      case PICKLE_MEMOIZE:
-        status = memo_put(opened, reader->memo.count, opcode, offset, error);
-        break;
-      case PICKLE_BINPUT:
-      case PICKLE_LONG_BINPUT:
-        c.at = at + (opcode == PICKLE_BINPUT ? 2 : 5);
-        if (c.at > c.end) return truncated(opened, &c, error);
-        status = memo_put(opened, opcode == PICKLE_BINPUT ? at[1] : little32(at + 1), opcode, offset, error);
-        break;
       case PICKLE_LONG1:
         if (at[1] > 8) {
-          return trace_fail_offset(error, input->name, offset,
+          return trace_fail_offset(error, opened->input.name, offset,
                                    "opcode LONG1 with an integer of %u bytes: more than 8 are refused",
                                    at[1]);
         }
-        push(reader, ITEM_INTEGER, little_signed(at + 2, at[1]), offset);
-        c.at = at + 2 + at[1];
+        now.top = push(now.top, ITEM_INTEGER, little_signed(at + 2, at[1]), offset);
+        now.at = at + 2 + at[1];
         break;
       case PICKLE_BININT:
-        push(reader, ITEM_INTEGER, (uint64_t)(int64_t)(int32_t)little32(at + 1), offset);
-        c.at = at + 5;
+        now.top = push(now.top, ITEM_INTEGER, (uint64_t)(int64_t)(int32_t)little32(at + 1), offset);
+        now.at = at + 5;
         break;
       case PICKLE_BININT1:
-        push(reader, ITEM_INTEGER, at[1], offset);
-        c.at = at + 2;
+        now.top = push(now.top, ITEM_INTEGER, at[1], offset);
+        now.at = at + 2;
         break;
       case PICKLE_BININT2:
-        push(reader, ITEM_INTEGER, little16(at + 1), offset);
-        c.at = at + 3;
+        now.top = push(now.top, ITEM_INTEGER, little16(at + 1), offset);
+        now.at = at + 3;
         break;
       case PICKLE_SHORT_BINUNICODE:
-        push_word(reader, snapshot_word_of(at + 2, at[1]), offset);
-        c.at = at + 2 + at[1];
+        now.top = push_word(now.top, snapshot_word_of(at + 2, at[1]), offset);
+        now.at = at + 2 + at[1];
         break;
-      case PICKLE_BINUNICODE:
-      case PICKLE_BINUNICODE8: {
-        uint64_t size = opcode == PICKLE_BINUNICODE ? little32(at + 1) : little64(at + 1);
-        const uint8_t *content = at + (opcode == PICKLE_BINUNICODE ? 5 : 9);
-        if (size <= 128) { /* so that it lies within LONGEST_STEP */
-          push_word(reader, snapshot_word_of(content, (size_t)size), offset);
-          c.at = content + size;
-        } else {
-          push_opaque(reader, offset);
-          status = skip_string(opened, &c, content, size, error);
+      case PICKLE_MEMOIZE:
+        now.at = at + 1;
+        if ((now.top[-1].tag == ITEM_OPAQUE || snapshot_kind(&now.top[-1]) == ITEM_DICT) &&
+            memo->count < UINT32_MAX) {
+          reader->memo.count++; /* what memo_put would do */
+          break;
         }
-        break;
-      }
-      case PICKLE_SHORT_BINBYTES:
-        push_opaque(reader, offset);
-        c.at = at + 2 + at[1];
-        break;
-      case PICKLE_BINBYTES:
-        push_opaque(reader, offset);
-        status = skip_string(opened, &c, at + 5, little32(at + 1), error);
-        break;
-      case PICKLE_BINBYTES8:
-        push_opaque(reader, offset);
-        status = skip_string(opened, &c, at + 9, little64(at + 1), error);
-        break;
-      case PICKLE_NONE:
-      case PICKLE_NEWTRUE:
-      case PICKLE_NEWFALSE:
-      case PICKLE_EMPTY_TUPLE:
-        push_opaque(reader, offset);
-        break;
-      case PICKLE_BINFLOAT:
-        push_opaque(reader, offset);
-        c.at = at + 9;
-        break;
-      case PICKLE_EMPTY_DICT:
-        push_dict(reader, offset);
-        break;
-      case PICKLE_EMPTY_LIST:
-        status = push_list(opened, offset, error);
+        store(opened, now);
+        status = memo_put(opened, memo->count, PICKLE_MEMOIZE, offset, error);
+        if (status != TRACE_OK) return status;
         break;
       case PICKLE_MARK:
         if (reader->mark_count == SNAPSHOT_DEEPEST) {
-          return trace_fail_offset(error, input->name, offset, "nested deeper than %d", SNAPSHOT_DEEPEST);
+          return trace_fail_offset(error, opened->input.name, offset, "nested deeper than %d",
+                                   SNAPSHOT_DEEPEST);
         }
-        reader->marks[reader->mark_count++] = reader->count;
-        push(reader, ITEM_MARK, 0, offset);
+        reader->marks[reader->mark_count++] = (size_t)(now.top - reader->items);
+        now.top = push(now.top, ITEM_MARK, 0, offset);
+        now.at = at + 1;
+        break;
+      case PICKLE_EMPTY_DICT:
+        now.at = at + 1;
+        store(opened, now);
+        push_dict(reader, offset);
+        now.top = reader->items + reader->count;
         break;
       case PICKLE_SETITEMS: {
+        now.at = at + 1;
+        store(opened, now);
         size_t mark = close_mark(reader);
-        if (mark == NO_MARK || mark == 0) return no_place(opened, offset, opcode, error);
+        if (mark == NO_MARK || mark == 0) return no_place(opened, offset, PICKLE_SETITEMS, error);
         snapshot_outcome outcome = SNAPSHOT_NOTHING;
         status = set_items(opened, mark - 1, mark + 1, offset, event, &outcome, error);
-        if (status == TRACE_OK && outcome == SNAPSHOT_EVENT) {
-          input->at = c.at;
-          return TRACE_OK;
-        }
+        if (status != TRACE_OK || outcome == SNAPSHOT_EVENT) return status;
+        now.top = reader->items + reader->count;
         break;
       }
-      case PICKLE_SETITEM: {
-        size_t place = reader->count;
-        for (uint64_t values = 0; values < 2; values++) {
-          if (place == 0 || snapshot_kind(&reader->items[place - 1]) == ITEM_MARK) break;
-          place--;
-          if (snapshot_kind(&reader->items[place]) <= ITEM_SEALED) values += reader->items[place].value - 1;
-        }
-        if (place == 0 || values_in(reader, place) != 2) return no_place(opened, offset, opcode, error);
+      default: {
+        store(opened, now);
         snapshot_outcome outcome = SNAPSHOT_NOTHING;
-        status = set_items(opened, place - 1, place, offset, event, &outcome, error);
-        if (status == TRACE_OK && outcome == SNAPSHOT_EVENT) {
-          input->at = c.at;
-          return TRACE_OK;
-        }
+        status = run_opcode(opened, event, &outcome, error);
+        if (status != TRACE_OK || outcome == SNAPSHOT_EVENT) return status;
+        now = load(opened);
         break;
       }
-      case PICKLE_APPENDS: {
-        size_t mark = close_mark(reader);
-        if (mark == NO_MARK || mark == 0) return no_place(opened, offset, opcode, error);
-        status = append_items(opened, mark - 1, mark + 1, offset, error);
-        break;
-      }
-      case PICKLE_APPEND: {
-        size_t top = reader->count - 1; /* checked before it is used */
-        if (reader->count < 2 || snapshot_kind(&reader->items[top]) == ITEM_MARK ||
-            values_in(reader, top) != 1) {
-          return no_place(opened, offset, opcode, error);
-        }
-        status = append_items(opened, top - 1, top, offset, error);
-        break;
-      }
-      case PICKLE_TUPLE:
-        status = make_tuple(opened, 0, opcode, offset, error);
-        break;
-      case PICKLE_TUPLE1:
-      case PICKLE_TUPLE2:
-      case PICKLE_TUPLE3:
-        status = make_tuple(opened, (size_t)(opcode - PICKLE_TUPLE1 + 1), opcode, offset, error);
-        break;
-      case PICKLE_FRAME:
-        c.at = at + 9; /* its length is of no use to a reader that buffers by itself */
-        break;
-      case PICKLE_PROTO:
-        c.at = at + 2;
-        if (c.at <= c.end) status = protocol(opened, at[1], offset, error);
-        break;
-      case PICKLE_STOP:
-        input->at = c.at;
-        return stop(opened, offset, error);
-      default:
-        return refused(opened, opcode, offset, error);
     }
-    if (c.at > c.end && status == TRACE_OK) return truncated(opened, &c, error);
+    if (now.at > now.end) return truncated(opened, error);
   }
-  return status;
 }

@@ -105,7 +105,7 @@ static void destroy(trace *opened) {
   if (reader == NULL) return;
   snapshot_memo_clear(&reader->memo);
   snapshot_seeds_free_all(&reader->seeds);
-  free(reader->items);
+  free(reader->ground);
   free(reader);
 }
 
