@@ -226,7 +226,7 @@ void policies_trace_load(const policies_trace *found, trace_events *events) {
 uint64_t policies_random_seed(const char *test) {
   const char *text = getenv("LAKEBED_SEED");
   uint64_t seed = text ? strtoull(text, NULL, 0) : UINT64_C(20260111);
-  printf("%s: LAKEBED_SEED=%" PRIu64 "\n", test, seed);
+  if (test) printf("%s: LAKEBED_SEED=%" PRIu64 "\n", test, seed);
   return seed;
 }
 
