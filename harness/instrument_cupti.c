@@ -393,9 +393,15 @@ static void measure_overhead(instrument_cupti *self, vmm_driver *device) {
 
 /* ---- runs ---- */
 
-/* Hands over what records there are. */
+/* Hands over what records there are, and learns of those that were lost. */
 static void flush(instrument_cupti *self) {
-  if (self->activity) self->cuptiActivityFlushAll(0);
+  if (!self->activity) return;
+  size_t dropped = 0;
+  self->cuptiActivityFlushAll(0);
+  if (self->cuptiActivityGetNumDroppedRecords(NULL, 0, &dropped) != CUPTI_SUCCESS) return;
+  pthread_mutex_lock(&buffers.lock);
+  buffers.counts.dropped += dropped;
+  pthread_mutex_unlock(&buffers.lock);
 }
 
 void instrument_cupti_start(instrument_cupti *self, instrument_cupti_listener *listener, void *context,

@@ -162,9 +162,11 @@ static uint64_t run_time(trace_events *self, uint64_t wall_ns) {
   return now_ns;
 }
 
-/* The time since then was not the run's. */
-static void skip_since(trace_events *self, uint64_t wall_ns) {
-  self->paused_ns += progress_clock_ns() - wall_ns;
+/* The time since then was not the run's. Returns the moment at which it goes on. */
+static uint64_t skip_since(trace_events *self, uint64_t wall_ns) {
+  uint64_t now_ns = progress_clock_ns();
+  self->paused_ns += now_ns - wall_ns;
+  return now_ns;
 }
 
 /* ---- events ---- */
@@ -281,8 +283,8 @@ static void begin(instrument *base, const instrument_range *range) {
     return;
   }
   write_begin(self, range->layer, range->name, run_time(self, wall_ns), range);
-  skip_since(self, wall_ns);
-  if (range->layer == INSTRUMENT_DRIVER) self->call_begin_ns = progress_clock_ns();
+  uint64_t resumed_ns = skip_since(self, wall_ns);
+  if (range->layer == INSTRUMENT_DRIVER) self->call_begin_ns = resumed_ns;
 }
 
 static void end(instrument *base, const instrument_range *range, const instrument_outcome *outcome) {

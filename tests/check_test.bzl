@@ -51,7 +51,11 @@ def check_tests():
             "//workloads:bundled",
         ]
         if layer == "harness":
-            data = data + ["//harness:lakebed"]
+            data = data + [
+                "//harness:lakebed",
+                "//tests/fake_cupti:libfake_cupti.so",
+                "//tests/nvtx_listener:libnvtx_listener.so",
+            ]
         for source in tests:
             check_test(
                 name = source[:-len(".c")],
