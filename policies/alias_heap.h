@@ -85,7 +85,7 @@ static inline uint64_t alias_round_up(uint64_t value, uint64_t multiple) {
 
 /* The handle whose home contains an address that is free or used memory. O(windows). */
 const alias_handle *alias_handle_at(const alias_heap *heap, vmm_address address);
-/* The first handle border at or above begin, the last at or below end. */
+/* The first handle border at or above begin, where home memory begins; the last at or below end, where it ends. */
 vmm_address alias_border_above(const alias_heap *heap, vmm_address begin);
 vmm_address alias_border_below(const alias_heap *heap, vmm_address end);
 

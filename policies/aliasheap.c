@@ -207,7 +207,8 @@ static vmm_status window_hit(alias_heap *self, uint64_t size, uint64_t requested
   if (!self->settings.edges) {
     /* The last handle is taken whole, so that nothing else serves from it meanwhile. */
     alias_interval *last = &place.intervals[place.interval_count - 1];
-    vmm_address border = alias_border_above(self, last->end);
+    const alias_handle *handle = alias_handle_at(self, last->end - 1);
+    vmm_address border = handle->home + handle->chunk->size;
     place.size += border - last->end;
     last->end = border;
   }
