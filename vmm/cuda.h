@@ -12,7 +12,9 @@
  *  - an error that destroys the CUDA context (ILLEGAL_ADDRESS) comes back from every later call.
  *
  * A driver object is not thread-safe. Several objects of one device share its primary
- * context and may be used by one thread each; a handle or address of one is good in all. */
+ * context and may be used by one thread each. Memory of one is accessible to kernels of all,
+ * but a handle or address is given back, and a handle mapped, through the object that made it: the
+ * driver follows a handle that is none as a pointer. */
 #ifndef LAKEBED_VMM_CUDA_H
 #define LAKEBED_VMM_CUDA_H
 
@@ -84,9 +86,11 @@ typedef struct vmm_cuda_usage {
   uint64_t handles;
   uint64_t mappings;
   uint64_t reservations;
-  uint64_t mallocs; /* live cuMemAlloc allocations */
-  uint64_t async;   /* live pool allocations */
-  uint64_t events;  /* recorded and not discarded */
+  uint64_t mallocs;      /* live cuMemAlloc allocations */
+  uint64_t async;        /* live pool allocations */
+  uint64_t events;       /* recorded and not discarded */
+  uint64_t stream_bytes; /* free memory that went with the creation of streams: the driver keeps it for later
+                          * ones as long as the context lives */
 } vmm_cuda_usage;
 void vmm_cuda_usage_get(const vmm_driver *driver, vmm_cuda_usage *usage);
 

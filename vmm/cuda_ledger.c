@@ -9,6 +9,7 @@ void cuda_ledger_destroy(cuda_ledger *ledger) {
   sim_extents_destroy(&ledger->mappings);
   sim_extents_destroy(&ledger->allocations);
   sim_extents_destroy(&ledger->names);
+  sim_extents_destroy(&ledger->released);
   free(ledger->handles);
   *ledger = (cuda_ledger){0};
 }
@@ -28,7 +29,7 @@ static bool handles_prepare(cuda_ledger *ledger) {
 bool cuda_ledger_prepare(cuda_ledger *ledger) {
   return sim_extents_reserve(&ledger->reservations, 1) && sim_extents_reserve(&ledger->mappings, 1) &&
          sim_extents_reserve(&ledger->allocations, 1) && sim_extents_reserve(&ledger->names, 1) &&
-         handles_prepare(ledger);
+         sim_extents_reserve(&ledger->released, 1) && handles_prepare(ledger);
 }
 
 /* The extent that starts at an address. */
@@ -70,7 +71,10 @@ void cuda_ledger_create(cuda_ledger *ledger, vmm_handle handle, uint64_t size) {
   } else {
     record = ledger->handles_used++;
   }
-  ledger->handles[record] = (cuda_ledger_handle){.size = size, .referenced = true};
+  ledger->handles[record] = (cuda_ledger_handle){.name = handle, .size = size, .referenced = true};
+  /* The driver may give a released handle's number to a new one. */
+  sim_extent former = starting_at(&ledger->released, handle);
+  if (former != SIM_EXTENT_NONE) sim_extents_remove(&ledger->released, former);
   sim_extents_insert(&ledger->names, handle, 1, record);
   ledger->usage.handles++;
   ledger->usage.physical_bytes += size;
@@ -82,6 +86,10 @@ static void drop_unused(cuda_ledger *ledger, uint32_t record) {
   if (handle->referenced || handle->mappings > 0) return;
   ledger->usage.handles--;
   ledger->usage.physical_bytes -= handle->size;
+  sim_extent former = starting_at(&ledger->released, handle->name);
+  if (former != SIM_EXTENT_NONE && sim_extents_get(&ledger->released, former)->value == record) {
+    sim_extents_remove(&ledger->released, former);
+  }
   *handle = (cuda_ledger_handle){.next_unused = ledger->first_unused_handle};
   ledger->first_unused_handle = record;
 }
@@ -92,15 +100,24 @@ void cuda_ledger_release(cuda_ledger *ledger, vmm_handle handle) {
   uint32_t record = (uint32_t)sim_extents_get(&ledger->names, name)->value;
   sim_extents_remove(&ledger->names, name);
   ledger->handles[record].referenced = false;
+  if (ledger->handles[record].mappings > 0) sim_extents_insert(&ledger->released, handle, 1, record);
   drop_unused(ledger, record);
+}
+
+bool cuda_ledger_is_referenced(const cuda_ledger *ledger, vmm_handle handle) {
+  return starting_at(&ledger->names, handle) != SIM_EXTENT_NONE;
+}
+
+bool cuda_ledger_is_released(const cuda_ledger *ledger, vmm_handle handle) {
+  return starting_at(&ledger->released, handle) != SIM_EXTENT_NONE;
 }
 
 void cuda_ledger_map(cuda_ledger *ledger, vmm_address address, uint64_t size, vmm_handle handle) {
   sim_extent name = starting_at(&ledger->names, handle);
-  /* Record 0 stands for a handle that another object made. */
-  uint32_t record = name == SIM_EXTENT_NONE ? 0 : (uint32_t)sim_extents_get(&ledger->names, name)->value;
+  if (name == SIM_EXTENT_NONE) return;
+  uint32_t record = (uint32_t)sim_extents_get(&ledger->names, name)->value;
   sim_extents_insert(&ledger->mappings, address, size, record);
-  if (record) ledger->handles[record].mappings++;
+  ledger->handles[record].mappings++;
   ledger->usage.mappings++;
 }
 
@@ -110,7 +127,6 @@ void cuda_ledger_unmap(cuda_ledger *ledger, vmm_address address, uint64_t size) 
     uint32_t record = (uint32_t)(sim_extents_get(&ledger->mappings, mapping)->value & ~ACCESS_BIT);
     sim_extents_remove(&ledger->mappings, mapping);
     ledger->usage.mappings--;
-    if (record == 0) continue;
     ledger->handles[record].mappings--;
     drop_unused(ledger, record);
   }

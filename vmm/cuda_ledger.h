@@ -1,6 +1,6 @@
-/* What is allocated through a driver object: so that destroying it gives everything back, leaks are seen, and
- * fill and verify refuse memory that a kernel must not touch. Rules nothing out by
- * itself: what the driver has accepted is entered. All O(log n) unless said otherwise. */
+/* What is allocated through a driver object: so that destroying it gives everything back, leaks are seen,
+ * fill and verify refuse memory that a kernel must not touch, and handles are known from numbers
+ * that are none. What the driver has accepted is entered. All O(log n) unless said otherwise. */
 #ifndef LAKEBED_VMM_CUDA_LEDGER_H
 #define LAKEBED_VMM_CUDA_LEDGER_H
 
@@ -9,6 +9,7 @@
 
 /* A physical allocation: its reference may go before its mappings. */
 typedef struct cuda_ledger_handle {
+  vmm_handle name;
   uint64_t size; /* 0: unused */
   uint32_t mappings;
   uint32_t next_unused;
@@ -21,9 +22,10 @@ typedef struct cuda_ledger {
   sim_extents mappings;    /* value: record, and whether there is access */
   sim_extents allocations; /* value: whether the pool's */
   sim_extents names;       /* handles with a reference, each an extent of size 1; value: record */
+  sim_extents released;    /* those without, but with mappings */
   cuda_ledger_handle *handles;
   uint32_t handles_used, handles_capacity, first_unused_handle;
-  vmm_cuda_usage usage; /* but for events */
+  vmm_cuda_usage usage;
 } cuda_ledger;
 
 void cuda_ledger_destroy(cuda_ledger *ledger);
@@ -34,6 +36,9 @@ void cuda_ledger_reserve(cuda_ledger *ledger, vmm_address address, uint64_t size
 void cuda_ledger_address_free(cuda_ledger *ledger, vmm_address address);
 void cuda_ledger_create(cuda_ledger *ledger, vmm_handle handle, uint64_t size);
 void cuda_ledger_release(cuda_ledger *ledger, vmm_handle handle);
+/* Has it a reference? Has it been released while it is still mapped? */
+bool cuda_ledger_is_referenced(const cuda_ledger *ledger, vmm_handle handle);
+bool cuda_ledger_is_released(const cuda_ledger *ledger, vmm_handle handle);
 void cuda_ledger_map(cuda_ledger *ledger, vmm_address address, uint64_t size, vmm_handle handle);
 /* All mappings of the range. O(mappings * log n), as is allow. */
 void cuda_ledger_unmap(cuda_ledger *ledger, vmm_address address, uint64_t size);

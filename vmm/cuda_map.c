@@ -1,6 +1,9 @@
 #include "vmm/cuda_internal.h"
 
-/* What the hardware refuses, the hardware refuses: these calls pass their arguments on as they are. */
+/* What the hardware refuses, the hardware refuses: these calls pass their arguments on as they are. The
+ * exception are handles. To the driver (580.159) a handle is a pointer that it follows: a number that is none
+ * ends the program, and a released handle that is still mapped was mapped again on one occasion and refused
+ * on another. */
 
 vmm_status cuda_address_reserve(vmm_driver *driver, uint64_t size, uint64_t alignment, vmm_address *address) {
   vmm_cuda *cuda = cuda_of(driver);
@@ -54,6 +57,12 @@ vmm_status cuda_create(vmm_driver *driver, uint64_t size, vmm_handle *handle) {
 
 vmm_status cuda_release(vmm_driver *driver, vmm_handle handle) {
   vmm_cuda *cuda = cuda_of(driver);
+  if (!cuda_ledger_prepare(&cuda->ledger)) {
+    return cuda_refuse(cuda, VMM_OUT_OF_MEMORY, VMM_CALL_RELEASE, handle, 0, 0, 0);
+  }
+  if (!cuda_ledger_is_referenced(&cuda->ledger, handle)) {
+    return cuda_refuse(cuda, VMM_INVALID_VALUE, VMM_CALL_RELEASE, handle, 0, 0, 0);
+  }
   cuda_span span;
   CUresult result = cuda_enter(cuda, &span);
   if (result == CUDA_SUCCESS) result = cuda->api->MemRelease(handle);
@@ -69,6 +78,11 @@ vmm_status cuda_map(vmm_driver *driver, vmm_address address, uint64_t size, uint
   const vmm_call call = VMM_CALL_MAP;
   if (!cuda_ledger_prepare(&cuda->ledger)) {
     return cuda_refuse(cuda, VMM_OUT_OF_MEMORY, call, address, size, offset, handle);
+  }
+  if (!cuda_ledger_is_referenced(&cuda->ledger, handle)) {
+    bool mapped = size != 0 && cuda_ledger_is_released(&cuda->ledger, handle);
+    return cuda_refuse(cuda, mapped ? VMM_NOT_SUPPORTED : VMM_INVALID_VALUE, call, address, size, offset,
+                       handle);
   }
   cuda_span span;
   CUresult result = cuda_enter(cuda, &span);
