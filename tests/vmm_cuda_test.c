@@ -108,12 +108,12 @@ START_TEST(what_is_allocated_is_known) {
   ck_assert_success(vmm_malloc(driver, 1000, &allocation));
   ck_assert_success(vmm_malloc_async(driver, 3000, 2, &pooled));
   ck_assert_success(vmm_event_record(driver, 2, &event));
-  expect_usage(driver, &(vmm_cuda_usage){size + 4000, 2 * size, 1, 2, 2, 1, 1, 1});
+  expect_usage(driver, &(vmm_cuda_usage){size + 4000, 2 * size, 1, 2, 2, 1, 1, 1, 0});
   ck_assert_success(vmm_release(driver, handle));
   ck_assert_success(vmm_unmap(driver, address, size));
-  expect_usage(driver, &(vmm_cuda_usage){size + 4000, 2 * size, 1, 1, 2, 1, 1, 1});
+  expect_usage(driver, &(vmm_cuda_usage){size + 4000, 2 * size, 1, 1, 2, 1, 1, 1, 0});
   ck_assert_success(vmm_unmap(driver, alias, size));
-  expect_usage(driver, &(vmm_cuda_usage){4000, 2 * size, 0, 0, 2, 1, 1, 1});
+  expect_usage(driver, &(vmm_cuda_usage){4000, 2 * size, 0, 0, 2, 1, 1, 1, 0});
   ck_assert_success(vmm_address_free(driver, address, size));
   ck_assert_success(vmm_address_free(driver, alias, size));
   ck_assert_success(vmm_free(driver, allocation));
