@@ -402,6 +402,26 @@ START_TEST(memory_does_not_grow_with_the_events) {
 }
 END_TEST
 
+START_TEST(standard_input) {
+  reading expected, r;
+  read_file(SMALL, NULL, &expected);
+  ck_assert_ptr_nonnull(freopen(SMALL ".gz", "rb", stdin));
+  trace *opened;
+  trace_error error;
+  ck_assert_int_eq(trace_open("-", &(trace_options){.seed_from_segments = true}, &opened, &error),
+                   TRACE_UNREADABLE);
+  ck_assert_ptr_nonnull(strstr(error.message, "standard input: "));
+  ck_assert_ptr_nonnull(strstr(error.message, "takes two passes"));
+  ck_assert_ptr_nonnull(freopen(SMALL ".gz", "rb", stdin));
+  ck_assert_int_eq(trace_open("-", NULL, &opened, &error), TRACE_OK);
+  ck_assert_double_lt(trace_progress(opened), 0.0);
+  trace_close(opened);
+  ck_assert_ptr_nonnull(freopen(SMALL ".gz", "rb", stdin));
+  read_file("-", NULL, &r);
+  assert_same_events(&expected, &r);
+}
+END_TEST
+
 static Suite *snapshot_suite(void) {
   Suite *suite = suite_create("snapshot");
   TCase *reads = tcase_create("reads");
@@ -418,6 +438,7 @@ static Suite *snapshot_suite(void) {
   tcase_add_test(reads, keys_in_any_order_and_unknown_ones);
   tcase_add_test(reads, single_items_without_a_mark);
   tcase_add_test(reads, blocks_without_addresses);
+  tcase_add_test(reads, standard_input);
   tcase_add_test(reads, memory_does_not_grow_with_the_events);
   suite_add_tcase(suite, reads);
   return suite;

@@ -5,7 +5,13 @@
  * Readers number the live allocations with slots: a small index that is reused
  * after its free, so that whoever replays needs an array, not a map.
  *
- * Not thread-safe: one caller per trace at a time. */
+ * Memory: some hundred KiB, a window of the decoder (at most 256 MiB), and about 100
+ * bytes for each allocation live at the same time. It does not grow with the number
+ * of events. The exception is seed_from_segments, which also keeps the distinct
+ * addresses of the trace while it looks for the seeds.
+ *
+ * The formats are described in docs/formats.md. Not thread-safe: one caller per
+ * trace at a time. */
 #ifndef LAKEBED_WORKLOADS_TRACE_H
 #define LAKEBED_WORKLOADS_TRACE_H
 
@@ -16,16 +22,15 @@
 typedef enum trace_event_kind {
   TRACE_ALLOC,          /* size bytes wanted on stream; slot names it until its TRACE_FREE */
   TRACE_FREE,           /* the memory of slot is free for reuse (free_completed) */
-  TRACE_FREE_REQUESTED, /* the caller is done with slot; other streams may not be (only with
-                           trace_options.free_requests) */
+  TRACE_FREE_REQUESTED, /* the caller is done with slot, other streams may not be; only on demand */
   TRACE_OUT_OF_MEMORY   /* the recorded run failed to get size bytes here; informative */
 } trace_event_kind;
 
 typedef struct trace_event {
   trace_event_kind kind;
   uint32_t slot;    /* 0 .. trace_slots()-1; for ALLOC, FREE, FREE_REQUESTED */
-  uint32_t stream;  /* dense index, 0 is the default stream or the first one seen */
-  uint64_t size;    /* bytes asked for, unrounded; for FREE the size of its ALLOC */
+  uint32_t stream;  /* dense index; 0 is the recorded stream 0, others follow as they are first seen */
+  uint64_t size;    /* bytes asked for, unrounded, 0 to 2^63-1; for FREE the size of its ALLOC */
   uint64_t id;      /* as recorded: address or id; for messages */
   uint64_t time_us; /* as recorded, 0 where the format has none */
 } trace_event;
@@ -34,7 +39,8 @@ typedef enum trace_status {
   TRACE_OK = 0,
   TRACE_END,        /* no more events */
   TRACE_MALFORMED,  /* the input breaks its format; message says where and what was expected */
-  TRACE_NO_EVENTS,  /* well-formed, but holds no events (a snapshot taken without recording, an empty file) */
+  TRACE_NO_EVENTS,  /* well-formed, but no events to deliver: a snapshot taken without recording, an empty
+                       file, a device that it does not have */
   TRACE_UNREADABLE, /* the file cannot be opened or read, or its format is not known */
   TRACE_NO_MEMORY,
   TRACE_UNWRITABLE /* trace_writer.h: the file cannot be written */
@@ -47,8 +53,7 @@ typedef struct trace_error {
 
 typedef struct trace_options {
   uint32_t device;         /* device_traces[device] of a snapshot */
-  bool seed_from_segments; /* begin with the blocks that were live when recording began (one more pass over
-                              the file) */
+  bool seed_from_segments; /* begin a snapshot with what was live when its recording began, by address */
   bool free_requests;      /* also deliver TRACE_FREE_REQUESTED */
 } trace_options;
 
@@ -65,11 +70,10 @@ typedef struct trace_summary {
   uint64_t live_at_end;
   uint64_t live_bytes; /* requested bytes live now */
   uint64_t live_peak_bytes;
-  uint64_t rounded_live_bytes; /* as live_bytes, each request rounded up to 512 bytes: the project's measure
-                                  of live */
+  uint64_t rounded_live_bytes; /* each request rounded up to 512 bytes: the project's measure of live */
   uint64_t rounded_live_peak_bytes;
   uint64_t largest_bytes;
-  uint32_t streams;
+  uint32_t streams;     /* one more than the highest dense index, stream 0 included */
   uint32_t devices;     /* device_traces lists in a snapshot, else 1 */
   uint64_t input_bytes; /* uncompressed bytes read */
 } trace_summary;
@@ -77,8 +81,10 @@ typedef struct trace_summary {
 typedef struct trace trace;
 
 /* Opens path ("-" is standard input, which cannot be rewound) and reads as far
- * as is needed to know the format. options: NULL for defaults. The caller closes
- * *opened. On failure *opened is NULL and error filled. */
+ * as is needed to know the format; with seed_from_segments, all of a snapshot, which
+ * standard input and pipes do not allow (TRACE_UNREADABLE). options: NULL for defaults.
+ * The caller closes *opened. On failure *opened is NULL and error filled. Every error
+ * pointer of this file may be NULL. */
 trace_status trace_open(const char *path, const trace_options *options, trace **opened, trace_error *error);
 
 /* The same over size bytes of memory, borrowed until close; name is for messages. */
