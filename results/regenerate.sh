@@ -1,0 +1,137 @@
+#!/usr/bin/env bash
+# Measures what lies under results/ anew, on a machine with a GPU, and draws the figures.
+#
+#   results/regenerate.sh [SECTION...]     default: all that this machine can do
+#
+# LAKEBED_BIN      the program; default: the launcher ./lakebed
+# LAKEBED_RESULTS  the folder that is written; default: results/h200
+# LAKEBED_OPTIONS  options for every measurement, such as "--driver sim" to try the script without a GPU
+set -uo pipefail
+here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
+lakebed=$(realpath -- "${LAKEBED_BIN:-$here/../lakebed}")
+out=${LAKEBED_RESULTS:-$here/h200}
+read -r -a options <<<"${LAKEBED_OPTIONS:---driver cuda}"
+failed=0
+
+say() { printf 'regenerate: %s\n' "$*" >&2; }
+
+# measure NAME COMMAND...: NAME.txt for people, NAME.csv and NAME.json for programs.
+measure() {
+  local name=$1 begin=$SECONDS
+  shift
+  # In the folder itself, so that the command in the files' headers names no other.
+  if (cd -- "$out" && "$lakebed" "$@" "${options[@]}" --quiet --csv "$name.csv" --json "$name.json" >"$name.txt"); then
+    say "$name: $((SECONDS - begin)) s"
+  else
+    say "$name: '$*' failed with status $?"
+    failed=1
+  fi
+}
+
+# Table 1 and Figure 6 of the GMLake paper.
+section_vmm() { measure vmm bench vmm table1 figure6; }
+
+# What the conditions change: one run each, gathered in one table. On a device that cannot do one, the others go on.
+section_axes() {
+  local scratch
+  scratch=$(mktemp -d)
+  axis() {
+    local label=$1
+    shift
+    if ! (cd -- "$scratch" && "$lakebed" bench vmm table1 --factor 8 --iterations 5 --warmup 1 "$@" \
+      "${options[@]}" --quiet --csv run.csv >run.txt); then
+      say "axes: $label: failed"
+      failed=1
+      return
+    fi
+    [[ -s $scratch/head ]] || grep '^#' "$scratch/run.csv" | grep -E '^# (program|device|driver|date):' >"$scratch/head"
+    sed -n "s/^# command: /# run $label: /p" "$scratch/run.csv" >>"$scratch/head"
+    [[ -s $scratch/columns ]] || sed -n '/^#/!{s/^/run,/p;q}' "$scratch/run.csv" >"$scratch/columns"
+    sed -e '/^#/d' "$scratch/run.csv" | sed -e 1d -e "s/^/$label,/" >>"$scratch/rows"
+    { printf '\n## %s\n' "$label" && cat "$scratch/run.txt"; } >>"$scratch/text"
+  }
+  axis plain
+  axis range --access range
+  axis cold --memory cold
+  axis handles-16384 --live-handles 16384
+  axis handles-full --live-handles full
+  axis plain-512MiB --total 512MiB
+  axis aliases-4 --aliases 4 --total 512MiB
+  axis aliases-16 --aliases 16 --total 512MiB
+  axis aliases-64 --aliases 64 --total 512MiB --iterations 3
+  axis threads-2 --threads 2
+  axis threads-4 --threads 4
+  axis threads-8 --threads 8
+  axis kernel --during kernel
+  axis posix-fd --handle-type posix_fd
+  axis gpu-direct --gpu-direct on
+  if [[ -s $scratch/rows ]]; then
+    cat "$scratch/head" "$scratch/columns" "$scratch/rows" >"$out/vmm_axes.csv"
+    { cat "$scratch/head" && axes_table "$out/vmm_axes.csv" && cat "$scratch/text"; } >"$out/vmm_axes.txt"
+  fi
+  rm -rf -- "$scratch"
+}
+
+# One row a run and chunk: microseconds of each stage.
+axes_table() {
+  printf '\n# Microseconds of whole stages (medians)\n'
+  awk -F, '
+    /^#/ { next }
+    !columns { for (i = 1; i <= NF; i++) at[$i] = i; columns = NF; next }
+    $at["method"] == "chunks" && ($at["chunk_bytes"] == 2097152 || $at["chunk_bytes"] == 134217728 || $at["chunk_bytes"] == 1073741824) {
+      key = $at["run"] "," $at["total_bytes"] / 1048576 "," $at["chunk_bytes"] / 1048576
+      if (!(key in seen)) { seen[key] = 1; order[++rows] = key }
+      time[key, $at["call"]] = $at["p50_us"]
+    }
+    END {
+      split("reserve create map set_access build unmap release address_free teardown", calls, " ")
+      printf "%-14s %9s %9s", "run", "total MiB", "chunk MiB"
+      for (i = 1; i <= 9; i++) printf " %12s", calls[i]
+      printf "\n"
+      for (row = 1; row <= rows; row++) {
+        split(order[row], part, ",")
+        printf "%-14s %9s %9s", part[1], part[2], part[3]
+        for (i = 1; i <= 9; i++) printf " %12.1f", time[order[row], calls[i]]
+        printf "\n"
+      }
+    }' "$1"
+}
+
+# The latency profile that the simulated device charges.
+section_profile() { measure profile bench vmm --save-profile h200.profile --iterations 7 --warmup 2; }
+
+section_access() { measure access bench access; }
+
+section_alloc() {
+  measure alloc bench alloc --seconds 1
+  measure alloc_mixed bench alloc --seconds 1 --sizes mixed --live 256 --min 64KiB
+}
+
+# Draws what was measured; needs no GPU.
+section_figures() {
+  local figure csv
+  if ! command -v gnuplot >/dev/null; then
+    say "figures: no gnuplot here; run 'results/regenerate.sh figures' where there is one"
+    return
+  fi
+  for figure in table1:vmm figure6:vmm live_handles:profile access:access alloc:alloc; do
+    csv=$out/${figure#*:}.csv
+    [[ -s $csv ]] || continue
+    for kind in svg png; do
+      (cd -- "$here" && gnuplot -e "csv='$csv'; out='$out/${figure%:*}.$kind'" "${figure%:*}.gp") || failed=1
+    done
+  done
+}
+
+sections=(vmm axes profile access alloc figures)
+mkdir -p -- "$out" || exit 2
+out=$(cd -- "$out" && pwd)
+(($#)) || set -- "${sections[@]}"
+for section in "$@"; do
+  if ! declare -F "section_$section" >/dev/null; then
+    say "no section '$section'; there are: ${sections[*]}"
+    exit 2
+  fi
+done
+for section in "$@"; do "section_$section"; done
+exit "$failed"
