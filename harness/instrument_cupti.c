@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #if defined(LAKEBED_HAVE_CUDA) && defined(__has_include)
-#if __has_include(<cupti.h>)
+#if __has_include("cupti.h")
 #define HAVE_CUPTI 1
 #endif
 #endif

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #if defined(LAKEBED_HAVE_CUDA) && defined(__has_include)
-#if __has_include(<nvtx3/nvToolsExt.h>)
+#if __has_include("nvtx3/nvToolsExt.h")
 #define HAVE_NVTX 1
 #endif
 #endif
@@ -29,15 +29,15 @@ bool instrument_nvtx_examine(char *text, size_t text_size) {
 #include <stdlib.h>
 #include <string.h>
 
-#if __has_include(<nvtx3/nvToolsExtPayload.h>)
+#if __has_include("nvtx3/nvToolsExtPayload.h")
 #include <nvtx3/nvToolsExtPayload.h>
 #define HAVE_PAYLOAD_EXTENSION 1
 #endif
-#if __has_include(<nvtx3/nvToolsExtMem.h>)
+#if __has_include("nvtx3/nvToolsExtMem.h")
 #include <nvtx3/nvToolsExtMem.h>
 #define HAVE_MEMORY_EXTENSION 1
 #endif
-#if defined(HAVE_PAYLOAD_EXTENSION) && __has_include(<nvtx3/nvToolsExtCounters.h>)
+#if defined(HAVE_PAYLOAD_EXTENSION) && __has_include("nvtx3/nvToolsExtCounters.h")
 #include <nvtx3/nvToolsExtCounters.h>
 #define HAVE_COUNTERS_EXTENSION 1
 #endif

@@ -237,8 +237,9 @@ checked_trace check_trace(const char *path) {
   json_t *trace = load(path);
   size_t index;
   json_t *event;
-  json_array_foreach(json_object_get(trace, "traceEvents"), index, event)
-      check_event(processes, event, &found);
+  json_array_foreach(json_object_get(trace, "traceEvents"), index, event) {
+    check_event(processes, event, &found);
+  }
   for (size_t i = 0; i < PROCESSES; i++) ck_assert_uint_eq(processes[i].depth, 0);
   json_decref(trace);
   ck_assert_uint_eq(found.begins, found.ends);

@@ -3,7 +3,7 @@
  *
  * FAKE_CUPTI_SUBSCRIBE, FAKE_CUPTI_CALLBACKS, FAKE_CUPTI_ACTIVITY: the CUptiResult that subscribing, enabling
  * callbacks and enabling records return; default: 0. */
-#if defined(LAKEBED_HAVE_CUDA) && __has_include(<cupti.h>)
+#if defined(LAKEBED_HAVE_CUDA) && __has_include("cupti.h")
 
 #include <cupti.h>
 #include <stdbool.h>
@@ -118,17 +118,6 @@ CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords(CUcontext context, uint32
 
 /* ---- for the test ---- */
 
-#define FUNCTIONS(XX)                                                                                        \
-  XX(cuMemGetAllocationGranularity, cuMemGetAllocationGranularity)                                           \
-  XX(cuMemGetInfo, cuMemGetInfo_v2) XX(cuMemAddressReserve, cuMemAddressReserve)                             \
-      XX(cuMemAddressFree, cuMemAddressFree) XX(cuMemCreate, cuMemCreate) XX(cuMemRelease, cuMemRelease)     \
-          XX(cuMemMap, cuMemMap) XX(cuMemUnmap, cuMemUnmap) XX(cuMemSetAccess, cuMemSetAccess)               \
-              XX(cuMemAlloc, cuMemAlloc_v2) XX(cuMemFree, cuMemFree_v2) XX(cuMemAllocAsync, cuMemAllocAsync) \
-                  XX(cuMemFreeAsync, cuMemFreeAsync) XX(cuEventRecord, cuEventRecord)                        \
-                      XX(cuEventQuery, cuEventQuery) XX(cuEventSynchronize, cuEventSynchronize)              \
-                          XX(cuStreamWaitEvent, cuStreamWaitEvent) XX(cuCtxSynchronize, cuCtxSynchronize)    \
-                              XX(cuMemcpy, cuMemcpy)
-
 /* A driver function is entered (site 0) or left (site 1). */
 void fake_cupti_call(const char *function, int site, uint64_t *correlation);
 void fake_cupti_call(const char *function, int site, uint64_t *correlation) {
@@ -136,9 +125,25 @@ void fake_cupti_call(const char *function, int site, uint64_t *correlation) {
     const char *name;
     CUpti_CallbackId id;
   } functions[] = {
-#define XX(name, id) {#name, CUPTI_DRIVER_TRACE_CBID_##id},
-      FUNCTIONS(XX)
-#undef XX
+      {"cuMemGetAllocationGranularity", CUPTI_DRIVER_TRACE_CBID_cuMemGetAllocationGranularity},
+      {"cuMemGetInfo", CUPTI_DRIVER_TRACE_CBID_cuMemGetInfo_v2},
+      {"cuMemAddressReserve", CUPTI_DRIVER_TRACE_CBID_cuMemAddressReserve},
+      {"cuMemAddressFree", CUPTI_DRIVER_TRACE_CBID_cuMemAddressFree},
+      {"cuMemCreate", CUPTI_DRIVER_TRACE_CBID_cuMemCreate},
+      {"cuMemRelease", CUPTI_DRIVER_TRACE_CBID_cuMemRelease},
+      {"cuMemMap", CUPTI_DRIVER_TRACE_CBID_cuMemMap},
+      {"cuMemUnmap", CUPTI_DRIVER_TRACE_CBID_cuMemUnmap},
+      {"cuMemSetAccess", CUPTI_DRIVER_TRACE_CBID_cuMemSetAccess},
+      {"cuMemAlloc", CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2},
+      {"cuMemFree", CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2},
+      {"cuMemAllocAsync", CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync},
+      {"cuMemFreeAsync", CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync},
+      {"cuEventRecord", CUPTI_DRIVER_TRACE_CBID_cuEventRecord},
+      {"cuEventQuery", CUPTI_DRIVER_TRACE_CBID_cuEventQuery},
+      {"cuEventSynchronize", CUPTI_DRIVER_TRACE_CBID_cuEventSynchronize},
+      {"cuStreamWaitEvent", CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent},
+      {"cuCtxSynchronize", CUPTI_DRIVER_TRACE_CBID_cuCtxSynchronize},
+      {"cuMemcpy", CUPTI_DRIVER_TRACE_CBID_cuMemcpy},
   };
   for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
     CUpti_CallbackId id = functions[i].id;

@@ -1,6 +1,6 @@
 /* An NVTX tool for tests: NVTX_INJECTION64_PATH names it, LAKEBED_NVTX_LISTENER the file that it writes at
  * the end of the process. It counts ranges by their path of names ("gmlake/alloc/S4/grow/cuMemCreate"). */
-#if defined(LAKEBED_HAVE_CUDA) && __has_include(<nvtx3/nvToolsExtCounters.h>)
+#if defined(LAKEBED_HAVE_CUDA) && __has_include("nvtx3/nvToolsExtCounters.h")
 
 #define NVTX_NO_IMPL
 #include <nvtx3/nvToolsExt.h>
