@@ -110,6 +110,7 @@ struct instrument_cupti {
   instrument_cupti_listener *listener;
   void *context;
   uint64_t callbacks;
+  uint64_t trial_calls;
   atomic_uint_fast64_t elsewhere;
   double overhead_ns;
   const char *overhead_call;
@@ -364,9 +365,9 @@ static double time_calls(instrument_cupti *self, vmm_driver *device, const trial
   return least;
 }
 
-static void ignore_call(void *context, vmm_call call, uint64_t duration_ns) {
+static void count_trial(void *context, vmm_call call, uint64_t duration_ns) {
   (void)call, (void)duration_ns;
-  ++*(uint64_t *)context;
+  ((instrument_cupti *)context)->trial_calls++;
 }
 
 /* Calls that change nothing, with and without being heard. A driver that answers without asking CUDA is no
@@ -376,13 +377,12 @@ static void measure_overhead(instrument_cupti *self, vmm_driver *device) {
       {VMM_CALL_GRANULARITY, CUPTI_DRIVER_TRACE_CBID_cuMemGetAllocationGranularity},
       {VMM_CALL_MEMORY_INFO, CUPTI_DRIVER_TRACE_CBID_cuMemGetInfo_v2}};
   self->overhead_ns = -1;
-  uint64_t ignored = 0;
-  self->listener = ignore_call;
-  self->context = &ignored;
+  self->listener = count_trial;
+  self->context = self;
   for (size_t i = 0; i < sizeof trials / sizeof *trials && device && self->overhead_ns < 0; i++) {
-    uint64_t before = ignored;
+    self->trial_calls = 0;
     double heard_ns = time_calls(self, device, &trials[i], true);
-    bool is_heard = ignored - before >= TRIAL_BATCHES * TRIAL_CALLS;
+    bool is_heard = self->trial_calls >= TRIAL_BATCHES * TRIAL_CALLS;
     double unheard_ns = is_heard ? time_calls(self, device, &trials[i], false) : -1;
     self->cuptiEnableCallback(1, self->subscriber, CUPTI_CB_DOMAIN_DRIVER_API, trials[i].id);
     if (heard_ns < 0 || unheard_ns < 0) continue;
