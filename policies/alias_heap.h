@@ -36,9 +36,9 @@ typedef struct alias_window {
   uint64_t length; /* mapped so far, from offset 0 */
   alias_segment *segments;
   uint32_t segment_count, segment_capacity;
-  uint64_t live;   /* blocks handed out */
+  uint64_t live; /* blocks handed out */
   uint64_t last_use;
-  bool pinned;     /* some handles have their home here */
+  bool pinned; /* some handles have their home here */
 } alias_window;
 
 /* A block that lies in a window: the owner of its allocation. A block at home has none. */
@@ -49,16 +49,16 @@ typedef struct alias_block {
 } alias_block;
 
 typedef struct alias_settings {
-  uint64_t huge;         /* from here on a request that finds no hole is stitched */
-  uint64_t medium;       /* from here on it may be, if growing would waste too much */
-  uint64_t handle_start; /* handles while the job starts up */
-  uint64_t handle_edge;  /* later ones: at the ends of a growth */
-  uint64_t handle_limit; /* later ones: in the middle */
-  uint64_t edge_minimum; /* pieces of handles worth stitching */
+  uint64_t huge;            /* from here on a request that finds no hole is stitched */
+  uint64_t medium;          /* from here on it may be, if growing would waste too much */
+  uint64_t handle_start;    /* handles while the job starts up */
+  uint64_t handle_edge;     /* later ones: at the ends of a growth */
+  uint64_t handle_limit;    /* later ones: in the middle */
+  uint64_t edge_minimum;    /* pieces of handles worth stitching */
   double extension_minimum; /* share of a request that the free end of a window must cover */
   uint64_t windows_limit;
   double waste_high, waste_live, waste_low; /* growth rules for medium requests */
-  bool edges;            /* handles may serve two addresses at a time */
+  bool edges;                               /* handles may serve two addresses at a time */
 } alias_settings;
 
 typedef struct alias_heap {
@@ -73,7 +73,7 @@ typedef struct alias_heap {
   pool_range **unused_ranges; /* for windows to come, the lowest address last */
   uint32_t unused_count;
   uint64_t births, uses;
-  uint64_t live, live_peak;         /* bytes */
+  uint64_t live, live_peak; /* bytes */
   uint64_t total_allocated, total_freed;
   uint64_t stitches, window_hits, evictions, unclean_uses;
   unsigned hit_operation, stitch_operation, evict_operation;
@@ -85,12 +85,14 @@ static inline uint64_t alias_round_up(uint64_t value, uint64_t multiple) {
 
 /* The handle whose home contains an address that is free or used memory. O(windows). */
 const alias_handle *alias_handle_at(const alias_heap *heap, vmm_address address);
-/* The first handle border at or above begin, where home memory begins; the last at or below end, where it ends. */
+/* The first handle border at or above begin, where home memory begins; the last at or below end, where it
+ * ends. */
 vmm_address alias_border_above(const alias_heap *heap, vmm_address begin);
 vmm_address alias_border_below(const alias_heap *heap, vmm_address end);
 
 /* A place in a window where size bytes are free: the one whose youngest needed segment is
- * oldest. The intervals are the caller's to free. False if there is none, or no host memory. O(segments + holes). */
+ * oldest. The intervals are the caller's to free. False if there is none, or no host memory. O(segments +
+ * holes). */
 typedef struct alias_place {
   alias_window *window;
   uint64_t offset;
@@ -100,7 +102,8 @@ typedef struct alias_place {
 } alias_place;
 bool alias_window_find(const alias_heap *heap, uint64_t size, alias_place *place);
 /* The free bytes that touch the mapped end of a window, at most limit; intervals in window order. */
-bool alias_window_free_end(const alias_heap *heap, const alias_window *window, uint64_t limit, alias_place *place);
+bool alias_window_free_end(const alias_heap *heap, const alias_window *window, uint64_t limit,
+                           alias_place *place);
 
 /* How a growth of so many bytes is cut into handles: writes their sizes, returns how many,
  * at most capacity. start_up: the job has freed next to nothing yet. */
@@ -109,11 +112,12 @@ uint64_t alias_cut(const alias_heap *heap, uint64_t bytes, bool start_up, uint64
 /* Second mappings of free pieces of handles, and new ones for what is missing. grow_bytes: what
  * growing the main range would take instead; *declined when that is no more, with OUT_OF_MEMORY.
  * On success the memory is out of the holes and the place describes it. */
-vmm_status alias_stitch(alias_heap *heap, uint64_t size, uint64_t grow_bytes, vmm_stream stream, bool start_up,
-                        alias_place *place, bool *declined);
+vmm_status alias_stitch(alias_heap *heap, uint64_t size, uint64_t grow_bytes, vmm_stream stream,
+                        bool start_up, alias_place *place, bool *declined);
 
 /* Makes stream wait for every other that used these bytes and has not been seen to be done. */
-vmm_status alias_wait_for(alias_heap *heap, const alias_interval *intervals, uint32_t count, vmm_stream stream);
+vmm_status alias_wait_for(alias_heap *heap, const alias_interval *intervals, uint32_t count,
+                          vmm_stream stream);
 /* Takes intervals out of the holes. Nodes must be prepared. */
 void alias_carve(alias_heap *heap, const alias_interval *intervals, uint32_t count);
 

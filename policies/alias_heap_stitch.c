@@ -7,7 +7,8 @@
 
 enum { SIZES_LIMIT = 4096 };
 
-uint64_t alias_cut(const alias_heap *heap, uint64_t bytes, bool start_up, uint64_t *sizes, uint64_t capacity) {
+uint64_t alias_cut(const alias_heap *heap, uint64_t bytes, bool start_up, uint64_t *sizes,
+                   uint64_t capacity) {
   const alias_settings *settings = &heap->settings;
   const uint64_t unit = heap->base.heap.granularity;
   uint64_t count = 0;
@@ -31,7 +32,8 @@ uint64_t alias_cut(const alias_heap *heap, uint64_t bytes, bool start_up, uint64
   return count;
 }
 
-vmm_status alias_wait_for(alias_heap *heap, const alias_interval *intervals, uint32_t count, vmm_stream stream) {
+vmm_status alias_wait_for(alias_heap *heap, const alias_interval *intervals, uint32_t count,
+                          vmm_stream stream) {
   bool unclean = false;
   for (vmm_stream other = 0; other < heap->holes.streams && other < heap->clock.count; other++) {
     if (other == stream) continue;
@@ -64,8 +66,8 @@ typedef struct plan {
   alias_interval lead;  /* the end of a handle, where the block begins */
   alias_interval *runs; /* whole handles */
   uint32_t run_count;
-  uint64_t fresh;       /* bytes of new handles */
-  alias_interval last;  /* the beginning of a handle, where the block ends */
+  uint64_t fresh;      /* bytes of new handles */
+  alias_interval last; /* the beginning of a handle, where the block ends */
 } plan;
 
 /* A free run and the handle borders in it. */
@@ -74,7 +76,9 @@ typedef struct candidate {
   vmm_address first, last; /* borders; first > last: none inside */
 } candidate;
 
-static uint64_t core_of(const candidate *here) { return here->last > here->first ? here->last - here->first : 0; }
+static uint64_t core_of(const candidate *here) {
+  return here->last > here->first ? here->last - here->first : 0;
+}
 static uint64_t lead_of(const candidate *here) {
   return here->first <= here->end && here->first > here->begin ? here->first - here->begin : 0;
 }
@@ -97,7 +101,8 @@ static int by_address(const void *left, const void *right) {
 static candidate *list_candidates(const alias_heap *heap, const alias_place *taken, uint64_t *count) {
   candidate *all = malloc((heap->holes.count + taken->interval_count + 1) * sizeof *all);
   uint64_t found = 0;
-  for (pool_hole *hole = all ? pool_holes_first(&heap->holes, 1) : NULL; hole; hole = pool_holes_next(hole, 1)) {
+  for (pool_hole *hole = all ? pool_holes_first(&heap->holes, 1) : NULL; hole;
+       hole = pool_holes_next(hole, 1)) {
     vmm_address begin = hole->begin;
     while (begin < hole->end) {
       vmm_address end = hole->end, next = hole->end;
@@ -108,7 +113,8 @@ static candidate *list_candidates(const alias_heap *heap, const alias_place *tak
         next = interval->end;
       }
       if (begin < end) {
-        all[found++] = (candidate){begin, end, alias_border_above(heap, begin), alias_border_below(heap, end)};
+        all[found++] =
+            (candidate){begin, end, alias_border_above(heap, begin), alias_border_below(heap, end)};
       }
       begin = next;
     }
@@ -123,7 +129,8 @@ static const candidate *trail_for(const candidate *all, uint64_t count, uint64_t
   for (uint64_t i = 0; i < count; i++) {
     uint64_t trail = trail_of(&all[i]);
     if (trail < minimum || trail < size) continue;
-    if (!best || trail < trail_of(best) || (trail == trail_of(best) && all[i].begin < best->begin)) best = &all[i];
+    if (!best || trail < trail_of(best) || (trail == trail_of(best) && all[i].begin < best->begin))
+      best = &all[i];
   }
   return best;
 }
@@ -135,7 +142,8 @@ static bool plan_window(const alias_heap *heap, uint64_t size, plan *made) {
   for (uint32_t i = 0; i < heap->window_count; i++) {
     alias_window *window = heap->windows[i];
     alias_place end;
-    if (window->length == 0 || size > window->range->size - heap->base.heap.granularity - window->length) continue;
+    if (window->length == 0 || size > window->range->size - heap->base.heap.granularity - window->length)
+      continue;
     if (!alias_window_free_end(heap, window, size, &end)) return false;
     if (end.size >= least && end.size > made->end.size) {
       free(made->end.intervals);
@@ -150,8 +158,8 @@ static bool plan_window(const alias_heap *heap, uint64_t size, plan *made) {
 
 /* Walks the cores from the largest, taking whole handles while they fit. Returns what is left;
  * *spare is the smallest handle that did not fit, NULL if none. */
-static uint64_t plan_cores(const alias_heap *heap, candidate *all, uint64_t count, uint64_t left, uint64_t longest_trail,
-                           plan *made, const alias_handle **spare) {
+static uint64_t plan_cores(const alias_heap *heap, candidate *all, uint64_t count, uint64_t left,
+                           uint64_t longest_trail, plan *made, const alias_handle **spare) {
   *spare = NULL;
   qsort(all, count, sizeof *all, by_core);
   for (uint64_t i = 0; i < count && left > longest_trail && left > 0; i++) {
@@ -254,7 +262,8 @@ static bool work_add_chunk(work *state, pool_chunk *chunk) {
 }
 
 /* All handles that an interval touches, as one segment. */
-static bool work_add_run(const alias_heap *heap, work *state, const alias_interval *interval, uint64_t base, uint64_t birth) {
+static bool work_add_run(const alias_heap *heap, work *state, const alias_interval *interval, uint64_t base,
+                         uint64_t birth) {
   if (interval->begin == interval->end) return true;
   const alias_handle *handle = alias_handle_at(heap, interval->begin);
   vmm_address begin = handle->home, at = begin;
@@ -327,11 +336,13 @@ static vmm_status reserve_segments(alias_window *window, uint32_t added) {
 
 /* Gathers the handles to map, in the order of the window. Every piece but the first begins
  * and every piece but the last ends on a handle border. */
-static vmm_status gather(alias_heap *heap, const plan *made, work *state, uint64_t base, bool start_up, uint64_t birth) {
+static vmm_status gather(alias_heap *heap, const plan *made, work *state, uint64_t base, bool start_up,
+                         uint64_t birth) {
   state->segments = malloc((made->run_count + 3) * sizeof *state->segments);
   if (!state->segments) return VMM_OUT_OF_MEMORY;
   bool all = work_add_run(heap, state, &made->lead, base, birth);
-  for (uint32_t i = 0; all && i < made->run_count; i++) all = work_add_run(heap, state, &made->runs[i], base, birth);
+  for (uint32_t i = 0; all && i < made->run_count; i++)
+    all = work_add_run(heap, state, &made->runs[i], base, birth);
   if (!all) return VMM_OUT_OF_MEMORY;
   if (made->fresh > 0) {
     vmm_status status = create_fresh(heap, state, made->fresh, start_up);
@@ -368,8 +379,8 @@ static bool list_intervals(const plan *made, uint64_t size, vmm_address fresh, a
   return true;
 }
 
-static vmm_status carry_out(alias_heap *heap, const plan *made, uint64_t size, vmm_stream stream, bool start_up,
-                            alias_place *place) {
+static vmm_status carry_out(alias_heap *heap, const plan *made, uint64_t size, vmm_stream stream,
+                            bool start_up, alias_place *place) {
   pool_heap *pool = &heap->base.heap;
   work state = {0};
   alias_window *window = made->window;
@@ -389,7 +400,8 @@ static vmm_status carry_out(alias_heap *heap, const plan *made, uint64_t size, v
   if (status == VMM_SUCCESS) status = reserve_segments(window, state.segment_count);
   if (status == VMM_SUCCESS && !list_intervals(made, size, fresh, place)) status = VMM_OUT_OF_MEMORY;
   if (status == VMM_SUCCESS) status = pool_holes_prepare(&heap->holes, place->interval_count + 2);
-  if (status == VMM_SUCCESS && state.mapped > window->range->size - pool->granularity - base) status = VMM_OUT_OF_MEMORY;
+  if (status == VMM_SUCCESS && state.mapped > window->range->size - pool->granularity - base)
+    status = VMM_OUT_OF_MEMORY;
   if (status == VMM_SUCCESS) status = alias_wait_for(heap, place->intervals, place->interval_count, stream);
   if (status == VMM_SUCCESS && state.mapped > 0) {
     status = pool_range_map(pool, window->range, base, state.chunks, state.chunk_count);
@@ -406,7 +418,8 @@ static vmm_status carry_out(alias_heap *heap, const plan *made, uint64_t size, v
     *state.handles[i] = (alias_handle){state.fresh[i], window->range->address + at};
     state.fresh[i]->owner = state.handles[i];
   }
-  memcpy(window->segments + window->segment_count, state.segments, state.segment_count * sizeof *state.segments);
+  memcpy(window->segments + window->segment_count, state.segments,
+         state.segment_count * sizeof *state.segments);
   window->segment_count += state.segment_count;
   window->length += state.mapped;
   heap->births++;
@@ -415,15 +428,17 @@ static vmm_status carry_out(alias_heap *heap, const plan *made, uint64_t size, v
     pool_holes_insert(&heap->holes, fresh, fresh + made->fresh, NULL);
   }
   alias_carve(heap, place->intervals, place->interval_count);
-  uint64_t lead_in = made->lead.begin < made->lead.end ? made->lead.begin - alias_handle_at(heap, made->lead.begin)->home : 0;
+  uint64_t lead_in = made->lead.begin < made->lead.end
+                         ? made->lead.begin - alias_handle_at(heap, made->lead.begin)->home
+                         : 0;
   place->window = window;
   place->offset = base - made->end.size + lead_in;
   work_free(&state);
   return VMM_SUCCESS;
 }
 
-vmm_status alias_stitch(alias_heap *heap, uint64_t size, uint64_t grow_bytes, vmm_stream stream, bool start_up,
-                        alias_place *place, bool *declined) {
+vmm_status alias_stitch(alias_heap *heap, uint64_t size, uint64_t grow_bytes, vmm_stream stream,
+                        bool start_up, alias_place *place, bool *declined) {
   plan made = {0};
   *place = (alias_place){0};
   *declined = false;

@@ -69,7 +69,8 @@ static bool run_append(run *made, const piece *added) {
 static void run_begin_at(run *made, uint64_t offset) {
   uint32_t dropped = 0;
   while (dropped < made->count &&
-         made->pieces[dropped].offset + (made->pieces[dropped].home.end - made->pieces[dropped].home.begin) <= offset) {
+         made->pieces[dropped].offset + (made->pieces[dropped].home.end - made->pieces[dropped].home.begin) <=
+             offset) {
     dropped++;
   }
   memmove(made->pieces, made->pieces + dropped, (made->count - dropped) * sizeof *made->pieces);
@@ -83,7 +84,8 @@ static void run_begin_at(run *made, uint64_t offset) {
 /* The first piece of a run that repeats home bytes of another, NULL if none. */
 static const piece *run_repeats(const run *made, const alias_interval *home) {
   for (uint32_t i = 0; i < made->count; i++) {
-    if (made->pieces[i].home.begin < home->end && home->begin < made->pieces[i].home.end) return &made->pieces[i];
+    if (made->pieces[i].home.begin < home->end && home->begin < made->pieces[i].home.end)
+      return &made->pieces[i];
   }
   return NULL;
 }
@@ -100,7 +102,9 @@ typedef struct search {
 
 /* Keeps the front of the run if it is long enough and older than what was found. */
 static void consider(search *state, const run *made) {
-  if (made->count == 0 || run_end(made) - run_begin(made) < state->size || state->tried_begin == run_begin(made)) return;
+  if (made->count == 0 || run_end(made) - run_begin(made) < state->size ||
+      state->tried_begin == run_begin(made))
+    return;
   state->tried_begin = run_begin(made);
   uint64_t youngest = 0, covered = 0;
   uint32_t used = 0;
@@ -148,7 +152,8 @@ static void extend_run(search *state, run *made, piece added) {
 
 /* The free bytes of a home interval: what a hole leaves of it, whole handles only if no handle may
  * serve two addresses. */
-static bool free_part(const alias_heap *heap, const pool_hole *hole, const alias_segment *segment, alias_interval *part) {
+static bool free_part(const alias_heap *heap, const pool_hole *hole, const alias_segment *segment,
+                      alias_interval *part) {
   part->begin = hole->begin > segment->home_begin ? hole->begin : segment->home_begin;
   part->end = hole->end < segment->home_end ? hole->end : segment->home_end;
   if (!heap->settings.edges && part->begin < part->end) {
@@ -174,7 +179,8 @@ bool alias_window_find(const alias_heap *heap, uint64_t size, alias_place *place
            hole && hole->begin < segment->home_end; hole = pool_holes_next(hole, 1)) {
         alias_interval part;
         if (!free_part(heap, hole, segment, &part)) continue;
-        extend_run(&state, &made, (piece){part, segment->offset + (part.begin - segment->home_begin), segment->birth});
+        extend_run(&state, &made,
+                   (piece){part, segment->offset + (part.begin - segment->home_begin), segment->birth});
       }
     }
   }
@@ -186,7 +192,8 @@ bool alias_window_find(const alias_heap *heap, uint64_t size, alias_place *place
   return place->window != NULL;
 }
 
-bool alias_window_free_end(const alias_heap *heap, const alias_window *window, uint64_t limit, alias_place *place) {
+bool alias_window_free_end(const alias_heap *heap, const alias_window *window, uint64_t limit,
+                           alias_place *place) {
   *place = (alias_place){0};
   alias_interval *intervals = malloc((window->segment_count + 1) * sizeof *intervals);
   if (!intervals) return false;
@@ -196,7 +203,9 @@ bool alias_window_free_end(const alias_heap *heap, const alias_window *window, u
     const alias_segment *segment = &window->segments[k - 1];
     const pool_hole *hole = pool_holes_at_or_above(&heap->holes, segment->home_end - 1);
     alias_interval part;
-    if (!hole || hole->begin >= segment->home_end || !free_part(heap, hole, segment, &part) || part.end != segment->home_end) break;
+    if (!hole || hole->begin >= segment->home_end || !free_part(heap, hole, segment, &part) ||
+        part.end != segment->home_end)
+      break;
     if (part.end - part.begin > limit - length) part.begin = part.end - (limit - length);
     if (!heap->settings.edges) part.begin = alias_border_above(heap, part.begin);
     for (uint32_t i = 0; i < count; i++) {
@@ -227,7 +236,8 @@ void alias_window_forget(alias_heap *heap, uint32_t index) {
   heap->unused_ranges[place] = window->range;
   free(window->segments);
   free(window);
-  memmove(&heap->windows[index], &heap->windows[index + 1], (heap->window_count - index - 1) * sizeof *heap->windows);
+  memmove(&heap->windows[index], &heap->windows[index + 1],
+          (heap->window_count - index - 1) * sizeof *heap->windows);
   heap->window_count--;
 }
 
@@ -246,10 +256,11 @@ static vmm_status unmap_window(alias_heap *heap, uint32_t index) {
 static bool seen_done(alias_heap *heap, const alias_window *window) {
   for (uint32_t k = 0; k < window->segment_count; k++) {
     const alias_segment *segment = &window->segments[k];
-    for (pool_hole *hole = pool_holes_at_or_above(&heap->holes, segment->home_begin); hole && hole->begin < segment->home_end;
-         hole = pool_holes_next(hole, 1)) {
+    for (pool_hole *hole = pool_holes_at_or_above(&heap->holes, segment->home_begin);
+         hole && hole->begin < segment->home_end; hole = pool_holes_next(hole, 1)) {
       for (vmm_stream stream = 0; stream < heap->clock.count && stream < heap->holes.streams; stream++) {
-        if (hole->last[stream] && !pool_stream_clock_passed(&heap->clock, stream, hole->last[stream])) return false;
+        if (hole->last[stream] && !pool_stream_clock_passed(&heap->clock, stream, hole->last[stream]))
+          return false;
       }
     }
   }
@@ -276,7 +287,8 @@ void alias_windows_make_room(alias_heap *heap) {
 static bool releasable(const alias_heap *heap, const pool_chunk *chunk) {
   const alias_handle *handle = chunk->owner;
   const pool_hole *hole = pool_holes_at_or_above(&heap->holes, handle->home);
-  return chunk->mappings == 1 && hole && hole->begin <= handle->home && hole->end >= handle->home + chunk->size;
+  return chunk->mappings == 1 && hole && hole->begin <= handle->home &&
+         hole->end >= handle->home + chunk->size;
 }
 
 static vmm_status release_handle(alias_heap *heap, pool_range *range, pool_chunk *chunk) {
@@ -307,7 +319,8 @@ static vmm_status release_main(alias_heap *heap) {
     }
     offset += size;
   }
-  while (heap->main_length > 0 && !range->slots[heap->main_length / range->unit - 1].chunk) heap->main_length -= range->unit;
+  while (heap->main_length > 0 && !range->slots[heap->main_length / range->unit - 1].chunk)
+    heap->main_length -= range->unit;
   return first;
 }
 
@@ -315,7 +328,8 @@ static vmm_status release_main(alias_heap *heap) {
 static bool release_pinned(alias_heap *heap, uint32_t index, vmm_status *status) {
   alias_window *window = heap->windows[index];
   pool_range *range = window->range;
-  for (uint64_t offset = 0; offset < window->length; offset += range->slots[offset / range->unit].chunk->size) {
+  for (uint64_t offset = 0; offset < window->length;
+       offset += range->slots[offset / range->unit].chunk->size) {
     const pool_chunk *chunk = range->slots[offset / range->unit].chunk;
     const alias_handle *handle = chunk->owner;
     if (handle->home == range->address + offset && !releasable(heap, chunk)) return false;
@@ -324,8 +338,9 @@ static bool release_pinned(alias_heap *heap, uint32_t index, vmm_status *status)
     pool_chunk *chunk = range->slots[offset / range->unit].chunk;
     const alias_handle *handle = chunk->owner;
     size = chunk->size;
-    *status = handle->home == range->address + offset ? release_handle(heap, range, chunk)
-                                                       : pool_range_unmap(&heap->base.heap, range, offset, size);
+    *status = handle->home == range->address + offset
+                  ? release_handle(heap, range, chunk)
+                  : pool_range_unmap(&heap->base.heap, range, offset, size);
     if (*status != VMM_SUCCESS) {
       /* What is left serves no block through the window; its handles stay where they are. */
       window->length = 0;
@@ -348,7 +363,8 @@ vmm_status alias_release_all(alias_heap *heap) {
   for (bool progress = true; progress && first == VMM_SUCCESS;) {
     progress = false;
     for (uint32_t i = heap->window_count; i-- > 0 && first == VMM_SUCCESS;) {
-      if (heap->windows[i]->live == 0 && heap->windows[i]->pinned) progress |= release_pinned(heap, i, &first);
+      if (heap->windows[i]->live == 0 && heap->windows[i]->pinned)
+        progress |= release_pinned(heap, i, &first);
     }
   }
   vmm_status status = release_main(heap);

@@ -27,13 +27,18 @@ enum {
 };
 
 static const policy_option options[] = {
-    {"huge", POLICY_OPTION_SIZE, "320MiB", 0, 0, NULL, "bytes", "requests from here on that find no hole are stitched"},
+    {"huge", POLICY_OPTION_SIZE, "320MiB", 0, 0, NULL, "bytes",
+     "requests from here on that find no hole are stitched"},
     {"medium", POLICY_OPTION_SIZE, "16MiB", 0, 0, NULL, "bytes",
      "requests from here on are stitched too where growing would waste too much"},
-    {"handle_start", POLICY_OPTION_SIZE, "64MiB", 1, 1e12, NULL, "bytes", "handles while nothing has been freed yet"},
-    {"handle_edge", POLICY_OPTION_SIZE, "16MiB", 1, 1e12, NULL, "bytes", "later handles at the ends of a growth"},
-    {"handle_limit", POLICY_OPTION_SIZE, "32MiB", 1, 1e12, NULL, "bytes", "later handles in the middle of a growth"},
-    {"edge_minimum", POLICY_OPTION_SIZE, "2MiB", 512, 1e12, NULL, "bytes", "shortest piece of a handle worth stitching"},
+    {"handle_start", POLICY_OPTION_SIZE, "64MiB", 1, 1e12, NULL, "bytes",
+     "handles while nothing has been freed yet"},
+    {"handle_edge", POLICY_OPTION_SIZE, "16MiB", 1, 1e12, NULL, "bytes",
+     "later handles at the ends of a growth"},
+    {"handle_limit", POLICY_OPTION_SIZE, "32MiB", 1, 1e12, NULL, "bytes",
+     "later handles in the middle of a growth"},
+    {"edge_minimum", POLICY_OPTION_SIZE, "2MiB", 512, 1e12, NULL, "bytes",
+     "shortest piece of a handle worth stitching"},
     {"extension_minimum", POLICY_OPTION_REAL, "0.1", 0, 1, NULL, "share of the request",
      "a window is extended when its free end covers this much"},
     {"windows", POLICY_OPTION_INTEGER, "128", 1, 512, NULL, "windows",
@@ -59,11 +64,13 @@ static vmm_status reserve_addresses(alias_heap *self, uint64_t device_bytes) {
   pool_range **ranges = malloc((windows + 1) * sizeof *ranges);
   self->windows = malloc(windows * sizeof *self->windows);
   self->unused_ranges = malloc(windows * sizeof *self->unused_ranges);
-  vmm_status status = sizes && ranges && self->windows && self->unused_ranges ? VMM_SUCCESS : VMM_OUT_OF_MEMORY;
+  vmm_status status =
+      sizes && ranges && self->windows && self->unused_ranges ? VMM_SUCCESS : VMM_OUT_OF_MEMORY;
   /* The last unit of each stays empty: no hole may touch the next range. */
   uint64_t one = alias_round_up(device_bytes, heap->granularity) + heap->granularity;
   for (uint64_t i = 0; status == VMM_SUCCESS && i <= windows; i++) sizes[i] = i == 0 ? main_share * one : one;
-  if (status == VMM_SUCCESS) status = pool_ranges_reserve(heap, sizes, windows + 1, heap->granularity, ranges);
+  if (status == VMM_SUCCESS)
+    status = pool_ranges_reserve(heap, sizes, windows + 1, heap->granularity, ranges);
   if (status == VMM_SUCCESS) {
     self->main = ranges[0];
     for (uint64_t i = windows; i > 0; i--) self->unused_ranges[self->unused_count++] = ranges[i];
@@ -101,7 +108,8 @@ static vmm_status aliasheap_create(const policy_configuration *configuration, po
   if (status == VMM_SUCCESS) status = vmm_memory_info(heap->driver, &free_bytes, &total_bytes);
   for (int i = OPTION_HANDLE_START; status == VMM_SUCCESS && i <= OPTION_HANDLE_LIMIT; i++) {
     if (values[i].integer % heap->granularity == 0) continue;
-    snprintf(message, message_size, "policy aliasheap: %s=%s is no multiple of the device's granularity of %" PRIu64 " bytes",
+    snprintf(message, message_size,
+             "policy aliasheap: %s=%s is no multiple of the device's granularity of %" PRIu64 " bytes",
              options[i].name, values[i].text, heap->granularity);
     status = VMM_INVALID_VALUE;
   }
@@ -147,18 +155,21 @@ static void count_alloc(alias_heap *self, uint64_t size) {
 
 static bool is_clean(alias_heap *self, const pool_hole *hole, vmm_stream stream) {
   for (vmm_stream other = 0; other < self->holes.streams && other < self->clock.count; other++) {
-    if (other != stream && hole->last[other] != 0 && !pool_stream_clock_passed(&self->clock, other, hole->last[other])) return false;
+    if (other != stream && hole->last[other] != 0 &&
+        !pool_stream_clock_passed(&self->clock, other, hole->last[other]))
+      return false;
   }
   return true;
 }
 
 /* A block at home: size bytes from begin, inside a hole. */
-static vmm_status give_home(alias_heap *self, vmm_address begin, uint64_t size, uint64_t requested, vmm_stream stream,
-                            vmm_address *address) {
+static vmm_status give_home(alias_heap *self, vmm_address begin, uint64_t size, uint64_t requested,
+                            vmm_stream stream, vmm_address *address) {
   alias_interval interval = {begin, begin + size};
   vmm_status status = pool_holes_prepare(&self->holes, 1);
   if (status == VMM_SUCCESS) status = alias_wait_for(self, &interval, 1, stream);
-  if (status == VMM_SUCCESS) status = pool_heap_hand_out(&self->base.heap, begin, size, requested, stream, NULL);
+  if (status == VMM_SUCCESS)
+    status = pool_heap_hand_out(&self->base.heap, begin, size, requested, stream, NULL);
   if (status != VMM_SUCCESS) return status;
   alias_carve(self, &interval, 1);
   count_alloc(self, size);
@@ -171,8 +182,9 @@ static vmm_status give_window(alias_heap *self, alias_place *place, uint64_t req
                               vmm_address *address) {
   alias_block *block = malloc(sizeof *block + place->interval_count * sizeof *block->intervals);
   vmm_address begin = place->window->range->address + place->offset;
-  vmm_status status = block ? pool_heap_hand_out(&self->base.heap, begin, place->size, requested, stream, block)
-                            : VMM_OUT_OF_MEMORY;
+  vmm_status status = block
+                          ? pool_heap_hand_out(&self->base.heap, begin, place->size, requested, stream, block)
+                          : VMM_OUT_OF_MEMORY;
   if (status != VMM_SUCCESS) {
     for (uint32_t i = 0; i < place->interval_count; i++) {
       pool_holes_insert(&self->holes, place->intervals[i].begin, place->intervals[i].end, NULL);
@@ -200,7 +212,8 @@ static pool_hole *first_fit(alias_heap *self, uint64_t size, vmm_stream stream) 
   return lowest;
 }
 
-static vmm_status window_hit(alias_heap *self, uint64_t size, uint64_t requested, vmm_stream stream, vmm_address *address) {
+static vmm_status window_hit(alias_heap *self, uint64_t size, uint64_t requested, vmm_stream stream,
+                             vmm_address *address) {
   alias_place place;
   if (!alias_window_find(self, size, &place)) return VMM_NOT_FOUND;
   pool_operation_begin(&self->base.heap, self->hit_operation, size);
@@ -225,8 +238,8 @@ static vmm_status window_hit(alias_heap *self, uint64_t size, uint64_t requested
   return status;
 }
 
-static vmm_status stitch(alias_heap *self, uint64_t size, uint64_t grow_bytes, uint64_t requested, vmm_stream stream,
-                         bool start_up, vmm_address *address, bool *declined) {
+static vmm_status stitch(alias_heap *self, uint64_t size, uint64_t grow_bytes, uint64_t requested,
+                         vmm_stream stream, bool start_up, vmm_address *address, bool *declined) {
   alias_place place;
   vmm_status status = alias_stitch(self, size, grow_bytes, stream, start_up, &place, declined);
   if (status == VMM_SUCCESS) status = give_window(self, &place, requested, stream, address);
@@ -286,13 +299,15 @@ static vmm_status grow_main(alias_heap *self, uint64_t bytes, bool start_up) {
 /* Does growing by so much waste too much for a medium request? */
 static bool wasteful(const alias_heap *self, uint64_t size, uint64_t need) {
   double total = (double)(self->base.heap.statistics.reserved_bytes.current + need);
-  double live = (double)(self->live + size), peak = live > (double)self->live_peak ? live : (double)self->live_peak;
+  double live = (double)(self->live + size),
+         peak = live > (double)self->live_peak ? live : (double)self->live_peak;
   return total > self->settings.waste_high * peak ||
          (live < self->settings.waste_live * peak && total > self->settings.waste_low * peak);
 }
 
 static uint64_t growth_quantum(const alias_heap *self, bool start_up) {
-  const uint64_t unit = self->base.heap.granularity, total = self->base.heap.statistics.reserved_bytes.current;
+  const uint64_t unit = self->base.heap.granularity,
+                 total = self->base.heap.statistics.reserved_bytes.current;
   uint64_t amount = total / (start_up ? 16 : 64);
   uint64_t most = start_up ? self->settings.handle_start : self->settings.handle_edge;
   if (amount > most) amount = most;
@@ -301,15 +316,16 @@ static uint64_t growth_quantum(const alias_heap *self, bool start_up) {
 }
 
 /* The tail of the main range and what was just added to it serve the request. */
-static vmm_status grow_and_give(alias_heap *self, uint64_t bytes, uint64_t size, uint64_t requested, vmm_stream stream,
-                                bool start_up, vmm_address *address) {
+static vmm_status grow_and_give(alias_heap *self, uint64_t bytes, uint64_t size, uint64_t requested,
+                                vmm_stream stream, bool start_up, vmm_address *address) {
   vmm_address begin = self->main->address + self->main_length - main_tail(self);
   vmm_status status = grow_main(self, bytes, start_up);
   return status == VMM_SUCCESS ? give_home(self, begin, size, requested, stream, address) : status;
 }
 
 /* Once through the ladder, without touching what others hold. */
-static vmm_status serve(alias_heap *self, uint64_t size, uint64_t requested, vmm_stream stream, vmm_address *address) {
+static vmm_status serve(alias_heap *self, uint64_t size, uint64_t requested, vmm_stream stream,
+                        vmm_address *address) {
   pool_hole *hole = first_fit(self, size, stream);
   if (hole) return give_home(self, hole->begin, size, requested, stream, address);
   const uint64_t unit = self->base.heap.granularity;
@@ -367,13 +383,16 @@ static vmm_status aliasheap_free(policy *base, vmm_address address) {
   alias_block *block = allocation->owner;
   const vmm_stream own = allocation->stream;
   uint32_t used = pool_heap_recorded_streams(&base->heap, allocation);
-  uint64_t points_here[16] = {0}, *points = self->holes.streams <= 16 ? points_here : calloc(self->holes.streams, sizeof *points);
+  uint64_t points_here[16] = {0},
+           *points = self->holes.streams <= 16 ? points_here : calloc(self->holes.streams, sizeof *points);
   vmm_stream streams_here[16], *streams = used <= 16 ? streams_here : malloc(used * sizeof *streams);
-  vmm_status status = points && streams ? pool_holes_prepare(&self->holes, block ? block->interval_count : 1) : VMM_OUT_OF_MEMORY;
+  vmm_status status = points && streams ? pool_holes_prepare(&self->holes, block ? block->interval_count : 1)
+                                        : VMM_OUT_OF_MEMORY;
   if (status == VMM_SUCCESS) {
     pool_heap_take_back_with_streams(&base->heap, allocation, &taken, streams, used);
     points[own] = pool_stream_clock_point(&self->clock, own);
-    for (uint32_t i = 0; i < used; i++) points[streams[i]] = pool_stream_clock_point(&self->clock, streams[i]);
+    for (uint32_t i = 0; i < used; i++)
+      points[streams[i]] = pool_stream_clock_point(&self->clock, streams[i]);
     if (block) {
       for (uint32_t i = 0; i < block->interval_count; i++) {
         pool_holes_insert(&self->holes, block->intervals[i].begin, block->intervals[i].end, points);
@@ -434,21 +453,26 @@ static uint64_t aliasheap_largest_free(const policy *base) {
   return together > longest ? together : longest;
 }
 
-static bool check_window(const alias_heap *self, const alias_window *window, char *message, size_t message_size) {
+static bool check_window(const alias_heap *self, const alias_window *window, char *message,
+                         size_t message_size) {
   uint64_t offset = 0;
   for (uint32_t k = 0; k < window->segment_count; k++) {
     const alias_segment *segment = &window->segments[k];
     if (segment->offset != offset) break;
     for (vmm_address at = segment->home_begin; at < segment->home_end;) {
       const alias_handle *handle = alias_handle_at(self, at);
-      if (!handle || handle->home != at || window->range->slots[offset / window->range->unit].chunk != handle->chunk) break;
+      if (!handle || handle->home != at ||
+          window->range->slots[offset / window->range->unit].chunk != handle->chunk)
+        break;
       at += handle->chunk->size;
       offset += handle->chunk->size;
     }
     if (offset != segment->offset + (segment->home_end - segment->home_begin)) break;
   }
   if (offset == window->length && window->range->mapped == window->length) return true;
-  snprintf(message, message_size, "window 0x%" PRIx64 " of %" PRIu64 " bytes does not map what its segments say from offset %" PRIu64,
+  snprintf(message, message_size,
+           "window 0x%" PRIx64 " of %" PRIu64
+           " bytes does not map what its segments say from offset %" PRIu64,
            window->range->address, window->length, offset);
   return false;
 }
@@ -456,9 +480,11 @@ static bool check_window(const alias_heap *self, const alias_window *window, cha
 static bool aliasheap_check(const policy *base, char *message, size_t message_size) {
   const alias_heap *self = (const alias_heap *)base;
   if (!pool_holes_check(&self->holes, message, message_size)) return false;
-  uint64_t live = base->heap.statistics.allocated_bytes.current, reserved = base->heap.statistics.reserved_bytes.current;
+  uint64_t live = base->heap.statistics.allocated_bytes.current,
+           reserved = base->heap.statistics.reserved_bytes.current;
   if (live != self->live || live + self->holes.bytes != reserved) {
-    snprintf(message, message_size, "%" PRIu64 " live and %" PRIu64 " free bytes do not make up %" PRIu64 " reserved", live,
+    snprintf(message, message_size,
+             "%" PRIu64 " live and %" PRIu64 " free bytes do not make up %" PRIu64 " reserved", live,
              self->holes.bytes, reserved);
     return false;
   }
@@ -478,8 +504,10 @@ static bool aliasheap_check(const policy *base, char *message, size_t message_si
         const pool_slot *slot = &range->slots[(at - range->address) / range->unit];
         uint64_t inside = home - handle->home;
         uint64_t step = range->unit - inside % range->unit;
-        if (slot->chunk != handle->chunk || slot->offset * range->unit + (at - range->address) % range->unit != inside) {
-          snprintf(message, message_size, "block 0x%" PRIx64 " is not contiguous at 0x%" PRIx64, map->entries[i].address, at);
+        if (slot->chunk != handle->chunk ||
+            slot->offset * range->unit + (at - range->address) % range->unit != inside) {
+          snprintf(message, message_size, "block 0x%" PRIx64 " is not contiguous at 0x%" PRIx64,
+                   map->entries[i].address, at);
           return false;
         }
         if (step > interval->end - home) step = interval->end - home;

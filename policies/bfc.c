@@ -50,12 +50,13 @@ static vmm_status bfc_create(const policy_configuration *configuration, policy *
   self->max_non_split_slack = values[OPTION_MAX_NON_SPLIT].integer << 20;
   vmm_status status = VMM_SUCCESS;
   if (self->max_split < self->rounding.large_segment) {
-    snprintf(message, message_size, "policy bfc: max_split_size_mb=%" PRIu64 " must not be below large_segment_size_mb=%" PRIu64,
+    snprintf(message, message_size,
+             "policy bfc: max_split_size_mb=%" PRIu64 " must not be below large_segment_size_mb=%" PRIu64,
              max_split, values[OPTION_LARGE_SEGMENT].integer);
     status = VMM_INVALID_VALUE;
   } else if (!pytorch_rounding_parse(&self->rounding, values[OPTION_ROUNDUP].text)) {
-    snprintf(message, message_size, "policy bfc: roundup_power2_divisions=%s: expected %s", values[OPTION_ROUNDUP].text,
-             PYTORCH_ROUNDUP_EXPECTED);
+    snprintf(message, message_size, "policy bfc: roundup_power2_divisions=%s: expected %s",
+             values[OPTION_ROUNDUP].text, PYTORCH_ROUNDUP_EXPECTED);
     status = VMM_INVALID_VALUE;
   } else {
     status = pool_heap_init(&self->base.heap, configuration->driver, false, configuration->limit);
@@ -111,7 +112,8 @@ static void collect_garbage(bfc *self) {
   if (total <= threshold) return;
   uint64_t target = total - threshold, reclaimed = 0, ages = 0, count = 0;
   for (uint32_t stream = 0; stream < pool->free.streams; stream++) {
-    for (pool_block *block = pool_free_set_first(&pool->free, stream); block; block = pool_free_set_next(block)) {
+    for (pool_block *block = pool_free_set_first(&pool->free, stream); block;
+         block = pool_free_set_next(block)) {
       if (pool_block_is_split(block)) continue;
       ages += pool->lookups - block->age_base;
       count++;
@@ -143,7 +145,8 @@ static bool release_oversize(bfc *self, pool_caching *pool, uint64_t size, vmm_s
   pool_block *block = pool_free_set_best_fit(&pool->free, stream, wanted);
   if (block) return pool_caching_release(pool, block) == VMM_SUCCESS;
   uint64_t released = 0;
-  for (block = pool_free_set_largest(&pool->free, stream); block && block->size >= self->max_split && released < wanted;) {
+  for (block = pool_free_set_largest(&pool->free, stream);
+       block && block->size >= self->max_split && released < wanted;) {
     pool_block *smaller = pool_free_set_previous(block);
     uint64_t block_size = block->size;
     if (pool_caching_release(pool, block) != VMM_SUCCESS) return false;
@@ -161,7 +164,8 @@ static vmm_status release_cached(bfc *self) {
 }
 
 /* PyTorch's ladder when no cached block fits. */
-static vmm_status take_from_driver(bfc *self, pool_caching *pool, uint64_t size, vmm_stream stream, pool_block **block) {
+static vmm_status take_from_driver(bfc *self, pool_caching *pool, uint64_t size, vmm_stream stream,
+                                   pool_block **block) {
   uint64_t segment = pytorch_segment_size(&self->rounding, size);
   if (collects_garbage(self)) collect_garbage(self);
   vmm_status status = pool_caching_grow(pool, segment, stream, block);

@@ -19,7 +19,8 @@ static const policy_option options[] = {
     {"max_split_size_mb", POLICY_OPTION_INTEGER, "unlimited", 20, 1e9, NULL, "MiB",
      "PyTorch's bound on splitting; without effect on expandable segments unless oversize_rule=pytorch"},
     {"oversize_rule", POLICY_OPTION_CHOICE, "off", 0, 0, "off|pytorch", "",
-     "pytorch: keep free blocks of max_split_size_mb and more for requests as large, which lets reserved memory "
+     "pytorch: keep free blocks of max_split_size_mb and more for requests as large, which lets reserved "
+     "memory "
      "grow without bound (pytorch#193400)"},
     {"roundup_power2_divisions", POLICY_OPTION_TEXT, "0", 0, 0, NULL, "",
      "round requests up to so many steps between powers of two: N, or [256:1,512:2,>:8] with keys in MiB"},
@@ -52,33 +53,38 @@ typedef struct expandable {
   uint64_t device_bytes;
 } expandable;
 
-static vmm_status expandable_create(const policy_configuration *configuration, policy **created, char *message,
-                                    size_t message_size) {
+static vmm_status expandable_create(const policy_configuration *configuration, policy **created,
+                                    char *message, size_t message_size) {
   expandable *self = calloc(1, sizeof *self);
   if (!self) return VMM_OUT_OF_MEMORY;
   const policy_value *values = configuration->values;
   pool_heap *heap = &self->base.heap;
   uint64_t max_split = values[OPTION_MAX_SPLIT].integer, free_bytes;
-  self->max_split = values[OPTION_OVERSIZE_RULE].integer == 0 || max_split == UINT64_MAX ? UINT64_MAX : max_split << 20;
+  self->max_split =
+      values[OPTION_OVERSIZE_RULE].integer == 0 || max_split == UINT64_MAX ? UINT64_MAX : max_split << 20;
   self->max_non_split_slack = values[OPTION_MAX_NON_SPLIT].integer << 20;
   self->rounding.large_segment = values[OPTION_LARGE_SEGMENT].integer << 20;
   self->small.page = PYTORCH_SMALL_SEGMENT;
   self->large.page = self->rounding.large_segment;
   vmm_status status = pool_heap_init(heap, configuration->driver, true, configuration->limit);
   if (status == VMM_SUCCESS) status = vmm_memory_info(heap->driver, &free_bytes, &self->device_bytes);
-  if (status == VMM_SUCCESS && (self->small.page % heap->granularity != 0 || self->large.page % heap->granularity != 0)) {
-    snprintf(message, message_size, "policy expandable: pages of %" PRIu64 " and %" PRIu64
+  if (status == VMM_SUCCESS &&
+      (self->small.page % heap->granularity != 0 || self->large.page % heap->granularity != 0)) {
+    snprintf(message, message_size,
+             "policy expandable: pages of %" PRIu64 " and %" PRIu64
              " bytes are no multiples of the device's granularity of %" PRIu64,
              self->small.page, self->large.page, heap->granularity);
     status = VMM_INVALID_VALUE;
-  } else if (status == VMM_SUCCESS && max_split << 20 < self->rounding.large_segment && max_split != UINT64_MAX) {
+  } else if (status == VMM_SUCCESS && max_split << 20 < self->rounding.large_segment &&
+             max_split != UINT64_MAX) {
     snprintf(message, message_size,
-             "policy expandable: max_split_size_mb=%" PRIu64 " must not be below large_segment_size_mb=%" PRIu64, max_split,
-             values[OPTION_LARGE_SEGMENT].integer);
+             "policy expandable: max_split_size_mb=%" PRIu64
+             " must not be below large_segment_size_mb=%" PRIu64,
+             max_split, values[OPTION_LARGE_SEGMENT].integer);
     status = VMM_INVALID_VALUE;
   } else if (status == VMM_SUCCESS && !pytorch_rounding_parse(&self->rounding, values[OPTION_ROUNDUP].text)) {
-    snprintf(message, message_size, "policy expandable: roundup_power2_divisions=%s: expected %s", values[OPTION_ROUNDUP].text,
-             PYTORCH_ROUNDUP_EXPECTED);
+    snprintf(message, message_size, "policy expandable: roundup_power2_divisions=%s: expected %s",
+             values[OPTION_ROUNDUP].text, PYTORCH_ROUNDUP_EXPECTED);
     status = VMM_INVALID_VALUE;
   }
   if (status != VMM_SUCCESS) {
@@ -137,7 +143,8 @@ static void unmapped_remove(unmapped_lists *lists, pool_block *block) {
 /* ---- growing ---- */
 
 /* 9/8 of the device's memory, as one unmapped block. */
-static vmm_status reserve_segment(expandable *self, segment_pool *pool, vmm_stream stream, pool_block **made) {
+static vmm_status reserve_segment(expandable *self, segment_pool *pool, vmm_stream stream,
+                                  pool_block **made) {
   uint64_t wanted = self->device_bytes + self->device_bytes / 8;
   uint64_t size = (wanted + pool->page - 1) / pool->page * pool->page;
   pool_block *block = pool_block_new(&self->blocks);
@@ -161,11 +168,14 @@ static vmm_status reserve_segment(expandable *self, segment_pool *pool, vmm_stre
 static bool is_available(const pool_block *block) { return block->state != POOL_BLOCK_LIVE; }
 
 /* The block from which a run of free and unmapped neighbours reaches size; a new segment if there is none. */
-static vmm_status find_run(expandable *self, segment_pool *pool, uint64_t size, vmm_stream stream, pool_block **found) {
+static vmm_status find_run(expandable *self, segment_pool *pool, uint64_t size, vmm_stream stream,
+                           pool_block **found) {
   for (pool_block *unmapped = pool->unmapped.first[stream]; unmapped; unmapped = *unmapped_link(unmapped)) {
-    pool_block *start = unmapped->previous && is_available(unmapped->previous) ? unmapped->previous : unmapped;
+    pool_block *start =
+        unmapped->previous && is_available(unmapped->previous) ? unmapped->previous : unmapped;
     uint64_t run = 0;
-    for (const pool_block *block = start; block && is_available(block) && run < size; block = block->next) run += block->size;
+    for (const pool_block *block = start; block && is_available(block) && run < size; block = block->next)
+      run += block->size;
     if (run >= size) {
       *found = start;
       return VMM_SUCCESS;
@@ -176,7 +186,8 @@ static vmm_status find_run(expandable *self, segment_pool *pool, uint64_t size, 
 
 /* Maps whole pages over the first wanted bytes of an unmapped block and merges it with its
  * free neighbours. *mapped is the free block that came of it. */
-static vmm_status map_pages(expandable *self, segment_pool *pool, pool_block *block, uint64_t wanted, pool_block **mapped) {
+static vmm_status map_pages(expandable *self, segment_pool *pool, pool_block *block, uint64_t wanted,
+                            pool_block **mapped) {
   pool_heap *heap = &self->base.heap;
   pool_range *range = block->backing;
   uint64_t count = (wanted + pool->page - 1) / pool->page, size = count * pool->page;
@@ -206,8 +217,10 @@ static vmm_status map_pages(expandable *self, segment_pool *pool, pool_block *bl
 }
 
 /* PyTorch's alloc_block: pages that were mapped before a failure stay, as free memory. */
-static vmm_status grow(expandable *self, segment_pool *pool, uint64_t size, vmm_stream stream, pool_block **block) {
-  if (!pool_heap_within_limit(&self->base.heap, pytorch_segment_size(&self->rounding, size))) return VMM_OUT_OF_MEMORY;
+static vmm_status grow(expandable *self, segment_pool *pool, uint64_t size, vmm_stream stream,
+                       pool_block **block) {
+  if (!pool_heap_within_limit(&self->base.heap, pytorch_segment_size(&self->rounding, size)))
+    return VMM_OUT_OF_MEMORY;
   pool_block *run = NULL;
   vmm_status status = unmapped_prepare(&pool->unmapped, stream);
   if (status == VMM_SUCCESS) status = pool_free_set_prepare(&pool->caching.free, stream);
@@ -238,7 +251,9 @@ static vmm_status unmap_pages(expandable *self, segment_pool *pool, pool_block *
   pool_block *before = offset > begin ? pool_block_new(&self->blocks) : NULL;
   pool_block *after = offset + size < end ? pool_block_new(&self->blocks) : NULL;
   pool_chunk **chunks = malloc((last - first) * sizeof *chunks);
-  vmm_status status = chunks && (before || offset == begin) && (after || offset + size == end) ? VMM_SUCCESS : VMM_OUT_OF_MEMORY;
+  vmm_status status = chunks && (before || offset == begin) && (after || offset + size == end)
+                          ? VMM_SUCCESS
+                          : VMM_OUT_OF_MEMORY;
   for (uint64_t i = first; status == VMM_SUCCESS && i < last; i++) chunks[i - first] = range->slots[i].chunk;
   if (status == VMM_SUCCESS) status = pool_range_unmap(heap, range, offset, size);
   if (status != VMM_SUCCESS) {
@@ -285,7 +300,8 @@ static vmm_status release_pool(expandable *self, segment_pool *pool) {
   pool_block **blocks = malloc((pool->caching.free.blocks + 1) * sizeof *blocks);
   if (!blocks) return VMM_OUT_OF_MEMORY;
   for (uint32_t stream = 0; stream < pool->caching.free.streams; stream++) {
-    for (pool_block *block = pool_free_set_first(&pool->caching.free, stream); block; block = pool_free_set_next(block)) {
+    for (pool_block *block = pool_free_set_first(&pool->caching.free, stream); block;
+         block = pool_free_set_next(block)) {
       blocks[count++] = block;
     }
   }
@@ -326,13 +342,15 @@ static uint64_t potential(const pool_block *block) {
 static pool_block *find_free(expandable *self, segment_pool *pool, uint64_t size, vmm_stream stream) {
   pool_block *block = pool_free_set_best_fit(&pool->caching.free, stream, size);
   if (!block) return NULL;
-  for (pool_block *next; (next = pool_free_set_next(block)) && potential(next) < potential(block);) block = next;
+  for (pool_block *next; (next = pool_free_set_next(block)) && potential(next) < potential(block);)
+    block = next;
   if (size < self->max_split && block->size >= self->max_split) return NULL;
   if (size >= self->max_split && block->size >= size + self->max_non_split_slack) return NULL;
   return block;
 }
 
-static vmm_status expandable_alloc(policy *base, uint64_t requested, vmm_stream stream, vmm_address *address) {
+static vmm_status expandable_alloc(policy *base, uint64_t requested, vmm_stream stream,
+                                   vmm_address *address) {
   expandable *self = (expandable *)base;
   take_back_complete(self, false);
   uint64_t size = pytorch_round(&self->rounding, requested);
@@ -383,7 +401,8 @@ static size_t expandable_counters(const policy *base, policy_counter *counters, 
 
 static uint64_t expandable_largest_free(const policy *base) {
   const expandable *self = (const expandable *)base;
-  uint64_t small = pool_caching_largest_free(&self->small.caching), large = pool_caching_largest_free(&self->large.caching);
+  uint64_t small = pool_caching_largest_free(&self->small.caching),
+           large = pool_caching_largest_free(&self->large.caching);
   return small > large ? small : large;
 }
 
@@ -400,15 +419,19 @@ static bool expandable_check(const policy *base, char *message, size_t message_s
         unmapped += block->size;
         const pool_range *range = block->backing;
         const pool_slot *slot = &range->slots[(block->address - range->address) / range->unit];
-        if (block->state == POOL_BLOCK_UNMAPPED && !slot->chunk && (!block->next || block->next->state != POOL_BLOCK_UNMAPPED)) continue;
-        snprintf(message, message_size, "unmapped block 0x%" PRIx64 " is mapped or not merged", block->address);
+        if (block->state == POOL_BLOCK_UNMAPPED && !slot->chunk &&
+            (!block->next || block->next->state != POOL_BLOCK_UNMAPPED))
+          continue;
+        snprintf(message, message_size, "unmapped block 0x%" PRIx64 " is mapped or not merged",
+                 block->address);
         return false;
       }
     }
   }
   if (unmapped + mapped == base->heap.reserved_address_bytes) return true;
-  snprintf(message, message_size, "%" PRIu64 " unmapped and %" PRIu64 " mapped bytes do not make up reservations of %" PRIu64, unmapped,
-           mapped, base->heap.reserved_address_bytes);
+  snprintf(message, message_size,
+           "%" PRIu64 " unmapped and %" PRIu64 " mapped bytes do not make up reservations of %" PRIu64,
+           unmapped, mapped, base->heap.reserved_address_bytes);
   return false;
 }
 

@@ -18,7 +18,7 @@ static const policy_class *const registered[] = {
 const policy_class *const *policy_list(void) { return registered; }
 
 const policy_class *policy_find(const char *name) {
-  for (const policy_class *const *class = registered; *class; class++) {
+  for (const policy_class *const *class = registered; *class; class ++) {
     if (strcmp((*class)->name, name) == 0) return *class;
   }
   return NULL;
@@ -29,10 +29,11 @@ vmm_status policy_create(const policy_spec *spec, vmm_driver *driver, uint64_t l
   const policy_class *class = spec->class;
   *created = NULL;
   if (message_size > 0) message[0] = '\0';
-  if (class->magic != POLICY_MAGIC || class->abi != POLICY_ABI || class->size != sizeof *class || !class->create ||
-      !class->destroy || !class->alloc || !class->free) {
+  if (class->magic != POLICY_MAGIC || class->abi != POLICY_ABI || class->size != sizeof *class ||
+      !class->create || !class->destroy || !class->alloc || !class->free) {
     snprintf(message, message_size,
-             "policy %s is built for interface %u of %zu bytes, this program has %u of %zu, or lacks a mandatory function",
+             "policy %s is built for interface %u of %zu bytes, this program has %u of %zu, or lacks a "
+             "mandatory function",
              class->name, class->abi, class->size, POLICY_ABI, sizeof *class);
     return VMM_INVALID_VALUE;
   }

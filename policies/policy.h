@@ -68,11 +68,11 @@ typedef struct policy_counter {
 } policy_counter;
 
 typedef struct policy_class {
-  uint32_t magic;       /* POLICY_MAGIC */
-  uint32_t abi;         /* POLICY_ABI */
-  size_t size;          /* sizeof(policy_class) */
+  uint32_t magic; /* POLICY_MAGIC */
+  uint32_t abi;   /* POLICY_ABI */
+  size_t size;    /* sizeof(policy_class) */
   const char *name;
-  const char *summary;  /* one line */
+  const char *summary; /* one line */
   uint32_t capabilities;
   const policy_option *options; /* ends with a name of NULL; NULL: none */
 

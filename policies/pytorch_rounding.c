@@ -49,7 +49,8 @@ bool pytorch_rounding_parse(pytorch_rounding *rounding, const char *text) {
       char *end;
       errno = 0;
       unsigned long long key = strtoull(text, &end, 10);
-      if (end == text || *text < '0' || *text > '9' || errno != 0 || !is_power_of_two(key) || key > 1u << 20) return false;
+      if (end == text || *text < '0' || *text > '9' || errno != 0 || !is_power_of_two(key) || key > 1u << 20)
+        return false;
       entry = entry_of(key << FIRST_ENTRY_LOG2);
       text = end;
     }

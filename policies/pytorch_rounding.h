@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define PYTORCH_BLOCK_MINIMUM UINT64_C(512)
-#define PYTORCH_SMALL_MAXIMUM UINT64_C(1048576)  /* up to here the small pool serves */
+#define PYTORCH_SMALL_MAXIMUM UINT64_C(1048576) /* up to here the small pool serves */
 #define PYTORCH_SMALL_SEGMENT UINT64_C(2097152)
 #define PYTORCH_LARGE_MINIMUM UINT64_C(10485760) /* from here on a request has its own segment */
 
@@ -18,8 +18,7 @@ typedef struct pytorch_rounding {
 } pytorch_rounding;
 
 /* What pytorch_rounding_parse takes, for messages. */
-#define PYTORCH_ROUNDUP_EXPECTED \
-  "a power of two, or [256:1,512:2,>:8] whose keys are powers of two in MiB"
+#define PYTORCH_ROUNDUP_EXPECTED "a power of two, or [256:1,512:2,>:8] whose keys are powers of two in MiB"
 
 /* Parses roundup_power2_divisions: "N", or "[256:1,512:2,>:8]" with keys in MiB; sets divisions. */
 bool pytorch_rounding_parse(pytorch_rounding *rounding, const char *text);

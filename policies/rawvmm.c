@@ -28,7 +28,8 @@ static vmm_status rawvmm_create(const policy_configuration *configuration, polic
   vmm_status status = pool_heap_init(heap, configuration->driver, true, configuration->limit);
   self->chunk = configuration->values[OPTION_CHUNK].integer;
   if (status == VMM_SUCCESS && self->chunk % heap->granularity != 0) {
-    snprintf(message, message_size, "policy rawvmm: chunk=%s is no multiple of the device's granularity of %" PRIu64 " bytes",
+    snprintf(message, message_size,
+             "policy rawvmm: chunk=%s is no multiple of the device's granularity of %" PRIu64 " bytes",
              configuration->values[OPTION_CHUNK].text, heap->granularity);
     status = VMM_INVALID_VALUE;
   }
@@ -46,7 +47,8 @@ static void rawvmm_destroy(policy *self) {
 }
 
 /* Chunks of the wanted size and a smaller last one, so that nothing but the granularity is wasted. */
-static vmm_status create_chunks(rawvmm *self, uint64_t size, pool_chunk **chunks, uint64_t count, pool_range *owner) {
+static vmm_status create_chunks(rawvmm *self, uint64_t size, pool_chunk **chunks, uint64_t count,
+                                pool_range *owner) {
   pool_heap *heap = &self->base.heap;
   uint64_t *sizes = malloc(count * sizeof *sizes);
   if (!sizes) return VMM_OUT_OF_MEMORY;

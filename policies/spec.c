@@ -68,8 +68,8 @@ bool policy_parse_size(const char *text, uint64_t *bytes) {
   static const struct {
     const char *suffix;
     unsigned shift;
-  } suffixes[] = {{"", 0},     {"B", 0},    {"K", 10},  {"KB", 10}, {"KiB", 10}, {"M", 20},  {"MB", 20}, {"MiB", 20},
-                  {"G", 30},   {"GB", 30},  {"GiB", 30}, {"T", 40}, {"TB", 40},  {"TiB", 40}};
+  } suffixes[] = {{"", 0},     {"B", 0},  {"K", 10},  {"KB", 10},  {"KiB", 10}, {"M", 20},  {"MB", 20},
+                  {"MiB", 20}, {"G", 30}, {"GB", 30}, {"GiB", 30}, {"T", 40},   {"TB", 40}, {"TiB", 40}};
   while (*end == ' ') end++;
   for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
     if (strcasecmp(end, suffixes[i].suffix) != 0) continue;
@@ -182,8 +182,8 @@ static vmm_status parse_value(const parse *state, const char *policy_name, const
                               const char *text, policy_value *value) {
   *value = (policy_value){0};
   if (strlen(text) >= sizeof value->text) {
-    return refuse(state, "policy %s: the value of %s is longer than %zu characters", policy_name, option->name,
-                  sizeof value->text - 1);
+    return refuse(state, "policy %s: the value of %s is longer than %zu characters", policy_name,
+                  option->name, sizeof value->text - 1);
   }
   strcpy(value->text, text);
   if ((text[0] == '\0' && option->type != POLICY_OPTION_TEXT) || !parse_number(option, text, value)) {
@@ -191,12 +191,13 @@ static vmm_status parse_value(const parse *state, const char *policy_name, const
   }
   bool numeric = option->type == POLICY_OPTION_SIZE || option->type == POLICY_OPTION_INTEGER;
   double number = numeric ? (double)value->integer : value->real;
-  bool bounded = (option->minimum != 0 || option->maximum != 0) && (numeric || option->type == POLICY_OPTION_REAL);
+  bool bounded =
+      (option->minimum != 0 || option->maximum != 0) && (numeric || option->type == POLICY_OPTION_REAL);
   /* Past every maximum, unless it is what the option begins with. */
   bool unlimited = strcmp(text, "unlimited") == 0 && strcmp(option->default_value, "unlimited") == 0;
   if (bounded && !unlimited && (number < option->minimum || number > option->maximum)) {
-    return refuse(state, "policy %s: %s=%s is out of range: %.12g to %.12g %s", policy_name, option->name, text,
-                  option->minimum, option->maximum, option->unit ? option->unit : "");
+    return refuse(state, "policy %s: %s=%s is out of range: %.12g to %.12g %s", policy_name, option->name,
+                  text, option->minimum, option->maximum, option->unit ? option->unit : "");
   }
   return VMM_SUCCESS;
 }
@@ -221,7 +222,8 @@ static vmm_status parse_item(const parse *state, policy_spec *spec, const char *
   for (const policy_option *option = spec->class->options; option && option->name; option++, count++) {
     words[count] = option->name;
     if (strcmp(option->name, key) != 0) continue;
-    if (item[key_length] != '=') return refuse(state, "policy %s: '%s' lacks its value: write %s=VALUE", name, key, key);
+    if (item[key_length] != '=')
+      return refuse(state, "policy %s: '%s' lacks its value: write %s=VALUE", name, key, key);
     if (seen[count]) return refuse(state, "policy %s: %s is given twice", name, key);
     seen[count] = true;
     return parse_value(state, name, option, item + key_length + 1, &spec->values[count]);
@@ -257,7 +259,8 @@ vmm_status policy_spec_parse(const char *text, policy_spec *spec, char *message,
   }
   bool seen[POLICY_OPTIONS_LIMIT] = {false};
   const char *item = text + name_length;
-  if (*item == ':' && item[1] == '\0') return refuse(&state, "policy %s: an option is expected after ':'", name);
+  if (*item == ':' && item[1] == '\0')
+    return refuse(&state, "policy %s: an option is expected after ':'", name);
   while (*item) {
     const char *end = item_end(++item);
     char one[sizeof spec->text];

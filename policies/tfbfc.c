@@ -18,7 +18,8 @@ enum { OPTION_ALLOW_GROWTH, OPTION_FRAGMENTATION, OPTION_GARBAGE_COLLECTION, OPT
 
 static const policy_option options[] = {
     {"allow_growth", POLICY_OPTION_BOOLEAN, "true", 0, 0, NULL, "",
-     "take regions of 2 MiB, 4 MiB, 8 MiB ... as needed; false: the whole limit at the first request (TensorFlow's default)"},
+     "take regions of 2 MiB, 4 MiB, 8 MiB ... as needed; false: the whole limit at the first request "
+     "(TensorFlow's default)"},
     {"fragmentation_fraction", POLICY_OPTION_REAL, "0", 0, 1, NULL, "share of the limit",
      "split a chunk when more than this share of the limit would be wasted; 0: 128 MiB"},
     {"garbage_collection", POLICY_OPTION_BOOLEAN, "true", 0, 0, NULL, "",
@@ -106,7 +107,8 @@ static vmm_status extend(tfbfc *self, uint64_t size, pool_block **block) {
 /* Returns every region that has no chunk in use, if that could make room. */
 static bool free_regions(tfbfc *self, uint64_t size) {
   uint64_t whole = 0;
-  for (pool_block *block = pool_free_set_first(&self->chunks.free, 0); block; block = pool_free_set_next(block)) {
+  for (pool_block *block = pool_free_set_first(&self->chunks.free, 0); block;
+       block = pool_free_set_next(block)) {
     if (!pool_block_is_split(block)) whole += block->size;
   }
   uint64_t reserved = self->base.heap.statistics.reserved_bytes.current;
@@ -199,11 +201,14 @@ static vmm_status tfbfc_trim(policy *base) {
   return pool_caching_release_all(&self->chunks);
 }
 
-static uint64_t tfbfc_largest_free(const policy *base) { return pool_caching_largest_free(&((const tfbfc *)base)->chunks); }
+static uint64_t tfbfc_largest_free(const policy *base) {
+  return pool_caching_largest_free(&((const tfbfc *)base)->chunks);
+}
 
 static size_t tfbfc_counters(const policy *base, policy_counter *counters, size_t capacity) {
   const tfbfc *self = (const tfbfc *)base;
-  uint64_t unused = base->heap.statistics.reserved_bytes.current - base->heap.statistics.allocated_bytes.current;
+  uint64_t unused =
+      base->heap.statistics.reserved_bytes.current - base->heap.statistics.allocated_bytes.current;
   uint64_t largest = tfbfc_largest_free(base);
   const policy_counter all[] = {
       {"num_allocs_count", self->allocations},

@@ -155,7 +155,8 @@ static vmm_status defer(pool_heap *heap, pool_allocation *allocation) {
         if (done->address != allocation->address) continue;
         pool_pending *queue = &heap->pending[done->stream];
         queue->count--;
-        vmm_event_discard(heap->driver, queue->entries[(queue->begin + queue->count) & (queue->capacity - 1)].event);
+        vmm_event_discard(heap->driver,
+                          queue->entries[(queue->begin + queue->count) & (queue->capacity - 1)].event);
       }
       allocation->pending_events = 0;
       return status;
@@ -171,7 +172,8 @@ static vmm_status defer(pool_heap *heap, pool_allocation *allocation) {
   return VMM_SUCCESS;
 }
 
-bool pool_heap_take_back(pool_heap *heap, pool_allocation *allocation, pool_allocation *taken, vmm_status *status) {
+bool pool_heap_take_back(pool_heap *heap, pool_allocation *allocation, pool_allocation *taken,
+                         vmm_status *status) {
   *status = VMM_SUCCESS;
   if (allocation->used_elsewhere) {
     *status = defer(heap, allocation);
@@ -186,12 +188,13 @@ bool pool_heap_take_back(pool_heap *heap, pool_allocation *allocation, pool_allo
 uint32_t pool_heap_recorded_streams(const pool_heap *heap, const pool_allocation *allocation) {
   uint32_t count = 0;
   if (!allocation->used_elsewhere) return 0;
-  for (const pool_stream_use *use = heap->stream_uses; use; use = use->next) count += use->address == allocation->address;
+  for (const pool_stream_use *use = heap->stream_uses; use; use = use->next)
+    count += use->address == allocation->address;
   return count;
 }
 
-uint32_t pool_heap_take_back_with_streams(pool_heap *heap, pool_allocation *allocation, pool_allocation *taken,
-                                          vmm_stream *streams, uint32_t capacity) {
+uint32_t pool_heap_take_back_with_streams(pool_heap *heap, pool_allocation *allocation,
+                                          pool_allocation *taken, vmm_stream *streams, uint32_t capacity) {
   uint32_t count = allocation->used_elsewhere ? forget_uses(heap, allocation->address, streams, capacity) : 0;
   count_freed(heap, allocation);
   forget(heap, allocation, taken);

@@ -63,7 +63,8 @@ void pool_free_set_fini(pool_free_set *set);
 /* The block's stream must have been prepared. Sets its state to free. O(log n). */
 void pool_free_set_insert(pool_free_set *set, pool_block *block);
 void pool_free_set_remove(pool_free_set *set, pool_block *block);
-/* The smallest block of at least size bytes of the stream, the lowest address among equals; NULL if none. O(log n). */
+/* The smallest block of at least size bytes of the stream, the lowest address among equals; NULL if none.
+ * O(log n). */
 pool_block *pool_free_set_best_fit(const pool_free_set *set, vmm_stream stream, uint64_t size);
 /* The largest block of the stream; the next larger and next smaller in order. NULL at the ends. */
 pool_block *pool_free_set_largest(const pool_free_set *set, vmm_stream stream);

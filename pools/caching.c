@@ -9,7 +9,8 @@ void pool_caching_init(pool_caching *pool, pool_heap *heap, pool_block_store *st
 
 void pool_caching_fini(pool_caching *pool) { pool_free_set_fini(&pool->free); }
 
-vmm_status pool_caching_grow(pool_caching *pool, uint64_t segment_size, vmm_stream stream, pool_block **block) {
+vmm_status pool_caching_grow(pool_caching *pool, uint64_t segment_size, vmm_stream stream,
+                             pool_block **block) {
   if (pool_free_set_prepare(&pool->free, stream) != VMM_SUCCESS) return VMM_OUT_OF_MEMORY;
   pool_block *made = pool_block_new(pool->store);
   if (!made) return VMM_OUT_OF_MEMORY;
@@ -36,13 +37,14 @@ static void insert(pool_caching *pool, pool_block *block) {
   pool_free_set_insert(&pool->free, block);
 }
 
-vmm_status pool_caching_hand_out(pool_caching *pool, pool_block *block, uint64_t size, uint64_t requested, bool split,
-                                 vmm_address *address) {
+vmm_status pool_caching_hand_out(pool_caching *pool, pool_block *block, uint64_t size, uint64_t requested,
+                                 bool split, vmm_address *address) {
   pool_statistics *statistics = &pool->heap->statistics;
   pool_block *rest = split ? pool_block_new(pool->store) : NULL;
-  vmm_status status = split && !rest ? VMM_OUT_OF_MEMORY
-                                     : pool_heap_hand_out(pool->heap, block->address, split ? size : block->size,
-                                                          requested, block->stream, block);
+  vmm_status status = split && !rest
+                          ? VMM_OUT_OF_MEMORY
+                          : pool_heap_hand_out(pool->heap, block->address, split ? size : block->size,
+                                               requested, block->stream, block);
   if (status != VMM_SUCCESS) {
     if (rest) pool_block_delete(pool->store, rest);
     if (block->state != POOL_BLOCK_FREE) insert(pool, block);
@@ -141,23 +143,28 @@ bool pool_caching_check(const pool_caching *const *pools, size_t count, uint64_t
             (next && (next->address != block->address + block->size || next->previous != block ||
                       next->backing != block->backing || next->state == POOL_BLOCK_FREE)) ||
             (block->previous && block->previous->state == POOL_BLOCK_FREE)) {
-          snprintf(message, message_size, "free block 0x%" PRIx64 " of %" PRIu64 " bytes does not fit its neighbours",
+          snprintf(message, message_size,
+                   "free block 0x%" PRIx64 " of %" PRIu64 " bytes does not fit its neighbours",
                    block->address, block->size);
           return false;
         }
       }
     }
     if (blocks != set->blocks || bytes != set->bytes) {
-      snprintf(message, message_size, "a free set counts %" PRIu64 " blocks, %" PRIu64 " bytes and holds %" PRIu64 ", %" PRIu64,
+      snprintf(message, message_size,
+               "a free set counts %" PRIu64 " blocks, %" PRIu64 " bytes and holds %" PRIu64 ", %" PRIu64,
                set->blocks, set->bytes, blocks, bytes);
       return false;
     }
     free_bytes += bytes;
   }
   const pool_statistics *statistics = &pools[0]->heap->statistics;
-  if (split_blocks != statistics->inactive_split.current || split_bytes != statistics->inactive_split_bytes.current) {
-    snprintf(message, message_size, "inactive split says %" PRIu64 " blocks, %" PRIu64 " bytes; there are %" PRIu64 ", %" PRIu64,
-             statistics->inactive_split.current, statistics->inactive_split_bytes.current, split_blocks, split_bytes);
+  if (split_blocks != statistics->inactive_split.current ||
+      split_bytes != statistics->inactive_split_bytes.current) {
+    snprintf(message, message_size,
+             "inactive split says %" PRIu64 " blocks, %" PRIu64 " bytes; there are %" PRIu64 ", %" PRIu64,
+             statistics->inactive_split.current, statistics->inactive_split_bytes.current, split_blocks,
+             split_bytes);
     return false;
   }
   uint64_t handed_out = 0;
@@ -170,7 +177,8 @@ bool pool_caching_check(const pool_caching *const *pools, size_t count, uint64_t
     }
   }
   if (free_bytes + handed_out != segment_bytes) {
-    snprintf(message, message_size, "%" PRIu64 " free and %" PRIu64 " handed-out bytes do not make up segments of %" PRIu64,
+    snprintf(message, message_size,
+             "%" PRIu64 " free and %" PRIu64 " handed-out bytes do not make up segments of %" PRIu64,
              free_bytes, handed_out, segment_bytes);
     return false;
   }

@@ -13,8 +13,8 @@ typedef struct pool_caching {
   pool_heap *heap;
   pool_block_store *store; /* shared by the pools of one policy */
   pool_free_set free;
-  uint64_t lookups;        /* the clock that ages free blocks: raised by the policy */
-  bool expandable;         /* blocks lie in ranges that grow: they do not count as inactive split */
+  uint64_t lookups; /* the clock that ages free blocks: raised by the policy */
+  bool expandable;  /* blocks lie in ranges that grow: they do not count as inactive split */
 } pool_caching;
 
 void pool_caching_init(pool_caching *pool, pool_heap *heap, pool_block_store *store);
@@ -22,12 +22,13 @@ void pool_caching_fini(pool_caching *pool);
 
 /* One segment from the driver as one block in no set: to be handed out next. OUT_OF_MEMORY
  * when the driver or the limit refuses. */
-vmm_status pool_caching_grow(pool_caching *pool, uint64_t segment_size, vmm_stream stream, pool_block **block);
+vmm_status pool_caching_grow(pool_caching *pool, uint64_t segment_size, vmm_stream stream,
+                             pool_block **block);
 
 /* Hands out the low size bytes of a free or just grown block, the rest going back to the
  * free set if split, else all of it. On failure (host memory) the block is free. O(log n). */
-vmm_status pool_caching_hand_out(pool_caching *pool, pool_block *block, uint64_t size, uint64_t requested, bool split,
-                                 vmm_address *address);
+vmm_status pool_caching_hand_out(pool_caching *pool, pool_block *block, uint64_t size, uint64_t requested,
+                                 bool split, vmm_address *address);
 
 /* A block whose memory is free for reuse: merges it with free neighbours. O(log n). */
 void pool_caching_take_back(pool_caching *pool, pool_block *block);

@@ -62,8 +62,10 @@ static const span *span_of(const span *spans, size_t count, vmm_address address)
   size_t low = 0, high = count;
   while (low < high) {
     size_t middle = (low + high) / 2;
-    if (spans[middle].end <= address) low = middle + 1;
-    else high = middle;
+    if (spans[middle].end <= address)
+      low = middle + 1;
+    else
+      high = middle;
   }
   return low < count && spans[low].begin <= address ? &spans[low] : NULL;
 }
@@ -78,8 +80,9 @@ static bool claim_allocation(const pool_heap *heap, const pool_allocation *alloc
     return broken(message, message_size, "the host has no memory for the check");
   }
   if (!home || end > home->end) {
-    return broken(message, message_size, "allocation 0x%" PRIx64 " of %" PRIu64 " bytes lies outside what the heap holds",
-                  begin, allocation->size);
+    return broken(message, message_size,
+                  "allocation 0x%" PRIx64 " of %" PRIu64 " bytes lies outside what the heap holds", begin,
+                  allocation->size);
   }
   if (!home->range) {
     if (add_claim(all, 0, begin, end, begin)) return true;
@@ -89,7 +92,8 @@ static bool claim_allocation(const pool_heap *heap, const pool_allocation *alloc
   for (vmm_address at = begin; at < end;) {
     const pool_slot *slot = &range->slots[(at - range->address) / range->unit];
     if (!slot->chunk) {
-      return broken(message, message_size, "allocation 0x%" PRIx64 ": nothing is mapped at 0x%" PRIx64, begin, at);
+      return broken(message, message_size, "allocation 0x%" PRIx64 ": nothing is mapped at 0x%" PRIx64, begin,
+                    at);
     }
     uint64_t in_chunk = slot->offset * range->unit + (at - range->address) % range->unit;
     uint64_t length = slot->chunk->size - in_chunk;
@@ -102,7 +106,8 @@ static bool claim_allocation(const pool_heap *heap, const pool_allocation *alloc
   return true;
 }
 
-static bool check_sum(const char *what, uint64_t counted, uint64_t found, char *message, size_t message_size) {
+static bool check_sum(const char *what, uint64_t counted, uint64_t found, char *message,
+                      size_t message_size) {
   if (counted == found) return true;
   return broken(message, message_size, "%s says %" PRIu64 ", the sum is %" PRIu64, what, counted, found);
 }
@@ -113,7 +118,8 @@ static bool name_chunk_not_held(const pool_heap *heap, char *message, size_t mes
     for (uint64_t i = 0; i < range->size / range->unit; i++) {
       const pool_chunk *chunk = range->slots[i].chunk;
       if (!chunk || chunk->claimed == UINT32_MAX) continue;
-      return broken(message, message_size, "range 0x%" PRIx64 " maps chunk %" PRIu64 ", which the heap does not hold, at 0x%" PRIx64,
+      return broken(message, message_size,
+                    "range 0x%" PRIx64 " maps chunk %" PRIu64 ", which the heap does not hold, at 0x%" PRIx64,
                     range->address, chunk->handle, range->address + i * range->unit);
     }
   }
@@ -132,7 +138,9 @@ static bool slot_in_order(const pool_range *range, uint64_t i) {
 static bool check_mappings(pool_heap *heap, char *message, size_t message_size) {
   uint64_t chunks = 0, held = 0, found = 0;
   for (pool_chunk *chunk = heap->chunks; chunk; chunk = chunk->next, chunks++) chunk->claimed = 0;
-  if (chunks != heap->chunk_count) return broken(message, message_size, "the heap counts %" PRIu64 " chunks and holds %" PRIu64, heap->chunk_count, chunks);
+  if (chunks != heap->chunk_count)
+    return broken(message, message_size, "the heap counts %" PRIu64 " chunks and holds %" PRIu64,
+                  heap->chunk_count, chunks);
   uint64_t ranges = 0;
   for (pool_range *range = heap->ranges; range; range = range->next, ranges++) {
     uint64_t mapped = 0;
@@ -141,7 +149,8 @@ static bool check_mappings(pool_heap *heap, char *message, size_t message_size) 
       if (!slot->chunk) continue;
       mapped += range->unit;
       if (!slot_in_order(range, i)) {
-        return broken(message, message_size, "range 0x%" PRIx64 " maps part of chunk %" PRIu64 " out of order at 0x%" PRIx64,
+        return broken(message, message_size,
+                      "range 0x%" PRIx64 " maps part of chunk %" PRIu64 " out of order at 0x%" PRIx64,
                       range->address, slot->chunk->handle, range->address + i * range->unit);
       }
       if (slot->offset == 0) {
@@ -150,11 +159,14 @@ static bool check_mappings(pool_heap *heap, char *message, size_t message_size) 
       }
     }
     if (mapped != range->mapped) {
-      return broken(message, message_size, "range 0x%" PRIx64 " counts %" PRIu64 " mapped bytes and maps %" PRIu64,
-                    range->address, range->mapped, mapped);
+      return broken(message, message_size,
+                    "range 0x%" PRIx64 " counts %" PRIu64 " mapped bytes and maps %" PRIu64, range->address,
+                    range->mapped, mapped);
     }
   }
-  if (ranges != heap->range_count) return broken(message, message_size, "the heap counts %" PRIu64 " ranges and holds %" PRIu64, heap->range_count, ranges);
+  if (ranges != heap->range_count)
+    return broken(message, message_size, "the heap counts %" PRIu64 " ranges and holds %" PRIu64,
+                  heap->range_count, ranges);
   uint64_t stranded = 0;
   for (pool_chunk *chunk = heap->chunks; chunk; chunk = chunk->next) {
     if (chunk->claimed != chunk->mappings) {
@@ -172,15 +184,16 @@ static bool check_mappings(pool_heap *heap, char *message, size_t message_size) 
   return check_sum("stranded bytes", heap->stranded_bytes, stranded, message, message_size);
 }
 
-static bool check_allocations(pool_heap *heap, const span *spans, size_t span_count, claims *all, char *message,
-                              size_t message_size) {
+static bool check_allocations(pool_heap *heap, const span *spans, size_t span_count, claims *all,
+                              char *message, size_t message_size) {
   uint64_t allocated = 0, active = 0, requested = 0, live = 0, pending = 0;
   const pool_allocation_map *map = &heap->allocations;
   for (uint64_t i = 0; i < map->capacity; i++) {
     const pool_allocation *allocation = &map->entries[i];
     if (allocation->address == 0) continue;
     if (allocation->requested > allocation->size) {
-      return broken(message, message_size, "allocation 0x%" PRIx64 " has %" PRIu64 " bytes where %" PRIu64 " were asked for",
+      return broken(message, message_size,
+                    "allocation 0x%" PRIx64 " has %" PRIu64 " bytes where %" PRIu64 " were asked for",
                     allocation->address, allocation->size, allocation->requested);
     }
     active += allocation->size;
@@ -205,8 +218,9 @@ static bool check_allocations(pool_heap *heap, const span *spans, size_t span_co
   for (size_t i = 1; i < all->count; i++) {
     const claim *before = &all->items[i - 1], *here = &all->items[i];
     if (before->place == here->place && before->end > here->begin) {
-      return broken(message, message_size, "allocations 0x%" PRIx64 " and 0x%" PRIx64 " share physical memory",
-                    before->allocation, here->allocation);
+      return broken(message, message_size,
+                    "allocations 0x%" PRIx64 " and 0x%" PRIx64 " share physical memory", before->allocation,
+                    here->allocation);
     }
   }
   return true;
@@ -214,7 +228,8 @@ static bool check_allocations(pool_heap *heap, const span *spans, size_t span_co
 
 bool pool_heap_check(pool_heap *heap, char *message, size_t message_size) {
   uint64_t segments = 0, reserved = 0, addresses = 0;
-  for (pool_segment *segment = heap->segments; segment; segment = segment->next, segments++) reserved += segment->size;
+  for (pool_segment *segment = heap->segments; segment; segment = segment->next, segments++)
+    reserved += segment->size;
   for (pool_chunk *chunk = heap->chunks; chunk; chunk = chunk->next) reserved += chunk->size;
   for (pool_range *range = heap->ranges; range; range = range->next) addresses += range->size;
   const pool_statistics *statistics = &heap->statistics;
@@ -224,7 +239,8 @@ bool pool_heap_check(pool_heap *heap, char *message, size_t message_size) {
     return false;
   }
   if (!heap->limit_is_policys && reserved > heap->limit) {
-    return broken(message, message_size, "%" PRIu64 " bytes are reserved, past the limit of %" PRIu64, reserved, heap->limit);
+    return broken(message, message_size, "%" PRIu64 " bytes are reserved, past the limit of %" PRIu64,
+                  reserved, heap->limit);
   }
   if (!check_mappings(heap, message, message_size)) return false;
 

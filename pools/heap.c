@@ -5,19 +5,21 @@
 
 #include "pools/heap_internal.h"
 
-#define LIST_PUSH(head, item)                    \
-  do {                                           \
-    (item)->previous = NULL;                     \
-    (item)->next = (head);                       \
-    if (head) (head)->previous = (item);         \
-    (head) = (item);                             \
+#define LIST_PUSH(head, item)            \
+  do {                                   \
+    (item)->previous = NULL;             \
+    (item)->next = (head);               \
+    if (head) (head)->previous = (item); \
+    (head) = (item);                     \
   } while (0)
 
-#define LIST_REMOVE(head, item)                                   \
-  do {                                                            \
-    if ((item)->previous) (item)->previous->next = (item)->next;  \
-    else (head) = (item)->next;                                   \
-    if ((item)->next) (item)->next->previous = (item)->previous;  \
+#define LIST_REMOVE(head, item)                                  \
+  do {                                                           \
+    if ((item)->previous)                                        \
+      (item)->previous->next = (item)->next;                     \
+    else                                                         \
+      (head) = (item)->next;                                     \
+    if ((item)->next) (item)->next->previous = (item)->previous; \
   } while (0)
 
 vmm_status pool_heap_init(pool_heap *heap, vmm_driver *driver, bool uses_chunks, uint64_t limit) {
@@ -31,7 +33,8 @@ vmm_status pool_heap_init(pool_heap *heap, vmm_driver *driver, bool uses_chunks,
     if (status == VMM_SUCCESS) status = vmm_memory_info(driver, &free_bytes, &heap->device_bytes);
     if (status != VMM_SUCCESS) return status;
   }
-  static const char *const names[POOL_OPERATION_FIRST_OWN] = {"alloc", "free", "record_stream", "trim", "grow"};
+  static const char *const names[POOL_OPERATION_FIRST_OWN] = {"alloc", "free", "record_stream", "trim",
+                                                              "grow"};
   for (unsigned i = 0; i < POOL_OPERATION_FIRST_OWN; i++) heap->operations[i].name = names[i];
   heap->operation_count = POOL_OPERATION_FIRST_OWN;
   return VMM_SUCCESS;
@@ -155,8 +158,8 @@ vmm_status pool_chunk_create(pool_heap *heap, uint64_t size, void *owner, pool_c
 }
 
 /* All or none. sizes: one for each, or NULL for size. */
-static vmm_status create_batch(pool_heap *heap, const uint64_t *sizes, uint64_t size, uint64_t count, void *owner,
-                               pool_chunk **chunks) {
+static vmm_status create_batch(pool_heap *heap, const uint64_t *sizes, uint64_t size, uint64_t count,
+                               void *owner, pool_chunk **chunks) {
   pool_statistic reserved_before = heap->statistics.reserved_bytes;
   for (uint64_t i = 0; i < count; i++) {
     vmm_status status = pool_chunk_create(heap, sizes ? sizes[i] : size, owner, &chunks[i]);
@@ -171,7 +174,8 @@ static vmm_status create_batch(pool_heap *heap, const uint64_t *sizes, uint64_t 
   return VMM_SUCCESS;
 }
 
-vmm_status pool_chunks_create(pool_heap *heap, uint64_t size, uint64_t count, void *owner, pool_chunk **chunks) {
+vmm_status pool_chunks_create(pool_heap *heap, uint64_t size, uint64_t count, void *owner,
+                              pool_chunk **chunks) {
   if (count == 0) return VMM_INVALID_VALUE;
   if (!heap->limit_is_policys && (size > UINT64_MAX / count || !pool_heap_within_limit(heap, size * count))) {
     return VMM_OUT_OF_MEMORY;
@@ -223,7 +227,8 @@ vmm_status pool_ranges_reserve(pool_heap *heap, const uint64_t *sizes, uint64_t 
   uint64_t total = 0;
   for (uint64_t i = 0; i < count; i++) {
     ranges[i] = NULL;
-    if (sizes[i] == 0 || unit == 0 || sizes[i] % unit != 0 || sizes[i] > UINT64_MAX - total) return VMM_INVALID_VALUE;
+    if (sizes[i] == 0 || unit == 0 || sizes[i] % unit != 0 || sizes[i] > UINT64_MAX - total)
+      return VMM_INVALID_VALUE;
     total += sizes[i];
   }
   if (count == 0) return VMM_INVALID_VALUE;
@@ -234,8 +239,9 @@ vmm_status pool_ranges_reserve(pool_heap *heap, const uint64_t *sizes, uint64_t 
     if (ranges[i]) ranges[i]->slots = calloc(sizes[i] / unit, sizeof *ranges[i]->slots);
     enough = ranges[i] && ranges[i]->slots;
   }
-  vmm_status status = enough ? vmm_address_reserve(heap->driver, total, heap->granularity, &reservation->address)
-                             : VMM_OUT_OF_MEMORY;
+  vmm_status status = enough
+                          ? vmm_address_reserve(heap->driver, total, heap->granularity, &reservation->address)
+                          : VMM_OUT_OF_MEMORY;
   if (status != VMM_SUCCESS) {
     drop_ranges(ranges, count);
     free(reservation);

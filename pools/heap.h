@@ -85,7 +85,7 @@ enum {
   POOL_OPERATION_FREE,
   POOL_OPERATION_RECORD_STREAM,
   POOL_OPERATION_TRIM,
-  POOL_OPERATION_GROW, /* taking memory from the driver */
+  POOL_OPERATION_GROW,      /* taking memory from the driver */
   POOL_OPERATION_FIRST_OWN, /* policies define theirs from here on */
   POOL_OPERATION_LIMIT = 32
 };
@@ -108,11 +108,12 @@ typedef struct pool_pending pool_pending;
 
 struct pool_heap {
   vmm_driver *driver;
-  uint64_t granularity; /* the driver's */
-  uint64_t limit;       /* most bytes to hold; UINT64_MAX: none */
+  uint64_t granularity;  /* the driver's */
+  uint64_t limit;        /* most bytes to hold; UINT64_MAX: none */
   uint64_t device_bytes; /* all that the device has, asked for if chunks are used; else UINT64_MAX */
   bool limit_is_policys; /* chunks are created past the limit: the policy checks it by its own rule */
-  bool memory_elsewhere; /* allocations lie in memory that the heap does not hold (null, the driver's own pool) */
+  bool memory_elsewhere; /* allocations lie in memory that the heap does not hold (null, the driver's own
+                            pool) */
   pool_statistics statistics;
 
   pool_segment *segments;
@@ -150,7 +151,8 @@ vmm_status pool_heap_fini(pool_heap *heap);
 
 /* Would taking size more bytes keep to the limit? Never where the whole device has not as much. */
 static inline bool pool_heap_within_limit(const pool_heap *heap, uint64_t size) {
-  return size <= heap->limit && size <= heap->device_bytes && heap->statistics.reserved_bytes.current <= heap->limit - size;
+  return size <= heap->limit && size <= heap->device_bytes &&
+         heap->statistics.reserved_bytes.current <= heap->limit - size;
 }
 
 /* One cuMemAlloc. OUT_OF_MEMORY past the limit, without asking the driver. */
@@ -160,7 +162,8 @@ vmm_status pool_segment_free(pool_heap *heap, pool_segment *segment);
 /* One cuMemCreate. OUT_OF_MEMORY past the limit, without asking the driver. */
 vmm_status pool_chunk_create(pool_heap *heap, uint64_t size, void *owner, pool_chunk **chunk);
 /* The same, count times, all or none; chunks has room for count. */
-vmm_status pool_chunks_create(pool_heap *heap, uint64_t size, uint64_t count, void *owner, pool_chunk **chunks);
+vmm_status pool_chunks_create(pool_heap *heap, uint64_t size, uint64_t count, void *owner,
+                              pool_chunk **chunks);
 /* The same with a size for each. */
 vmm_status pool_chunks_create_sizes(pool_heap *heap, const uint64_t *sizes, uint64_t count, void *owner,
                                     pool_chunk **chunks);
@@ -197,11 +200,13 @@ pool_allocation *pool_heap_find(pool_heap *heap, vmm_address address);
  * now: *taken is what it was, and it is forgotten. Returns false when other streams still
  * use it: it stays active until pool_heap_next_complete returns it. *status is a
  * failure, and nothing has changed, when an event could not be recorded. */
-bool pool_heap_take_back(pool_heap *heap, pool_allocation *allocation, pool_allocation *taken, vmm_status *status);
+bool pool_heap_take_back(pool_heap *heap, pool_allocation *allocation, pool_allocation *taken,
+                         vmm_status *status);
 /* For policies that reuse memory in stream order and wait on no events of their own: forgets
- * the live allocation at once. The streams recorded for it go to streams, at most capacity; returns how many. */
-uint32_t pool_heap_take_back_with_streams(pool_heap *heap, pool_allocation *allocation, pool_allocation *taken,
-                                          vmm_stream *streams, uint32_t capacity);
+ * the live allocation at once. The streams recorded for it go to streams, at most capacity; returns how many.
+ */
+uint32_t pool_heap_take_back_with_streams(pool_heap *heap, pool_allocation *allocation,
+                                          pool_allocation *taken, vmm_stream *streams, uint32_t capacity);
 /* How many streams were recorded for a live allocation. */
 uint32_t pool_heap_recorded_streams(const pool_heap *heap, const pool_allocation *allocation);
 /* A stream other than the allocation's own uses it. INVALID_VALUE from POOL_STREAM_LIMIT on. */
@@ -217,7 +222,8 @@ static inline void pool_operation_begin(pool_heap *heap, unsigned operation, uin
   heap->operation_stack[heap->operation_depth].operation = operation;
   heap->operation_stack[heap->operation_depth].begin_ns = heap->driver->busy_ns;
   heap->operation_depth++;
-  if (heap->observer) heap->observer->begin(heap->observer->context, operation, heap->operations[operation].name, bytes);
+  if (heap->observer)
+    heap->observer->begin(heap->observer->context, operation, heap->operations[operation].name, bytes);
 }
 
 static inline void pool_operation_end(pool_heap *heap) {

@@ -39,9 +39,12 @@ void pool_holes_fini(pool_holes *holes) {
   while (holes->root) {
     pool_hole *leaf = holes->root;
     while (leaf->left || leaf->right) leaf = leaf->left ? leaf->left : leaf->right;
-    if (!leaf->parent) holes->root = NULL;
-    else if (leaf->parent->left == leaf) leaf->parent->left = NULL;
-    else leaf->parent->right = NULL;
+    if (!leaf->parent)
+      holes->root = NULL;
+    else if (leaf->parent->left == leaf)
+      leaf->parent->left = NULL;
+    else
+      leaf->parent->right = NULL;
     delete_node(leaf);
   }
   for (pool_hole *hole = holes->unused, *next; hole; hole = next) {
@@ -108,9 +111,12 @@ static void renew(pool_hole *hole) {
 }
 
 static void replace_child(pool_holes *holes, pool_hole *parent, pool_hole *child, pool_hole *with) {
-  if (!parent) holes->root = with;
-  else if (parent->left == child) parent->left = with;
-  else parent->right = with;
+  if (!parent)
+    holes->root = with;
+  else if (parent->left == child)
+    parent->left = with;
+  else
+    parent->right = with;
   if (with) with->parent = parent;
 }
 
@@ -151,9 +157,12 @@ static pool_hole *link_new(pool_holes *holes, vmm_address begin, vmm_address end
   pool_hole *parent = NULL;
   for (pool_hole *at = holes->root; at; at = begin < at->begin ? at->left : at->right) parent = at;
   hole->parent = parent;
-  if (!parent) holes->root = hole;
-  else if (begin < parent->begin) parent->left = hole;
-  else parent->right = hole;
+  if (!parent)
+    holes->root = hole;
+  else if (begin < parent->begin)
+    parent->left = hole;
+  else
+    parent->right = hole;
   renew(parent);
   while (hole->parent && hole->parent->priority < hole->priority) rotate_up(holes, hole);
   holes->count++;
@@ -211,8 +220,10 @@ void pool_holes_insert(pool_holes *holes, vmm_address begin, vmm_address end, co
     renew(after);
   } else {
     pool_hole *hole = link_new(holes, begin, end);
-    if (last) memcpy(hole->last, last, holes->streams * sizeof *last);
-    else memset(hole->last, 0, holes->streams * sizeof *last);
+    if (last)
+      memcpy(hole->last, last, holes->streams * sizeof *last);
+    else
+      memset(hole->last, 0, holes->streams * sizeof *last);
   }
 }
 
@@ -238,9 +249,12 @@ pool_hole *pool_holes_first(const pool_holes *holes, uint64_t size) {
   pool_hole *at = holes->root;
   if (!at || at->longest < size) return NULL;
   for (;;) {
-    if (at->left && at->left->longest >= size) at = at->left;
-    else if (at->end - at->begin >= size) return at;
-    else at = at->right;
+    if (at->left && at->left->longest >= size)
+      at = at->left;
+    else if (at->end - at->begin >= size)
+      return at;
+    else
+      at = at->right;
   }
 }
 
@@ -248,9 +262,12 @@ pool_hole *pool_holes_next(pool_hole *hole, uint64_t size) {
   for (;;) {
     if (hole->right && hole->right->longest >= size) {
       for (hole = hole->right;;) {
-        if (hole->left && hole->left->longest >= size) hole = hole->left;
-        else if (hole->end - hole->begin >= size) return hole;
-        else hole = hole->right;
+        if (hole->left && hole->left->longest >= size)
+          hole = hole->left;
+        else if (hole->end - hole->begin >= size)
+          return hole;
+        else
+          hole = hole->right;
       }
     }
     while (hole->parent && hole->parent->right == hole) hole = hole->parent;
@@ -278,16 +295,18 @@ bool pool_holes_check(const pool_holes *holes, char *message, size_t message_siz
     const pool_hole *before = predecessor(hole);
     count++;
     bytes += hole->end - hole->begin;
-    if (hole->begin < hole->end && (!before || before->end < hole->begin) && hole->longest == longest_of(hole) &&
-        (!hole->parent || hole->parent->priority >= hole->priority)) {
+    if (hole->begin < hole->end && (!before || before->end < hole->begin) &&
+        hole->longest == longest_of(hole) && (!hole->parent || hole->parent->priority >= hole->priority)) {
       continue;
     }
-    snprintf(message, message_size, "hole 0x%" PRIx64 " of %" PRIu64 " bytes is out of order, not merged or miscounted",
-             hole->begin, hole->end - hole->begin);
+    snprintf(message, message_size,
+             "hole 0x%" PRIx64 " of %" PRIu64 " bytes is out of order, not merged or miscounted", hole->begin,
+             hole->end - hole->begin);
     return false;
   }
   if (count == holes->count && bytes == holes->bytes) return true;
-  snprintf(message, message_size, "the holes count %" PRIu64 ", %" PRIu64 " bytes and are %" PRIu64 ", %" PRIu64, holes->count,
+  snprintf(message, message_size,
+           "the holes count %" PRIu64 ", %" PRIu64 " bytes and are %" PRIu64 ", %" PRIu64, holes->count,
            holes->bytes, count, bytes);
   return false;
 }

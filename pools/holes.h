@@ -48,7 +48,9 @@ pool_hole *pool_holes_next(pool_hole *hole, uint64_t size);
 /* The hole that contains an address; else the first above it; NULL if none. O(log n). */
 pool_hole *pool_holes_at_or_above(const pool_holes *holes, vmm_address address);
 /* The longest hole. O(1). */
-static inline uint64_t pool_holes_longest(const pool_holes *holes) { return holes->root ? holes->root->longest : 0; }
+static inline uint64_t pool_holes_longest(const pool_holes *holes) {
+  return holes->root ? holes->root->longest : 0;
+}
 
 /* Order, heap order, longest, count and bytes. */
 bool pool_holes_check(const pool_holes *holes, char *message, size_t message_size);

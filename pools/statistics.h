@@ -33,11 +33,12 @@ typedef struct pool_statistics {
   pool_statistic segments;        /* driver allocations held (cuMemAlloc) */
   pool_statistic inactive_split;  /* free blocks with a neighbour in their segment */
   pool_statistic inactive_split_bytes;
-  uint64_t driver_allocations; /* times memory was taken from the driver: a cuMemAlloc, or a batch of mapped chunks */
+  uint64_t driver_allocations; /* times memory was taken from the driver: a cuMemAlloc, or a batch of mapped
+                                  chunks */
   uint64_t driver_frees;
-  uint64_t retries;            /* times everything unused was returned and the driver asked again */
-  uint64_t failures;           /* requests that ended in out of memory */
-  uint64_t host_waits;         /* times the host waited for the device */
+  uint64_t retries;    /* times everything unused was returned and the driver asked again */
+  uint64_t failures;   /* requests that ended in out of memory */
+  uint64_t host_waits; /* times the host waited for the device */
 } pool_statistics;
 
 #endif

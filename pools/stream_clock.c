@@ -52,7 +52,8 @@ uint64_t pool_stream_clock_point(pool_stream_clock *clock, vmm_stream stream) {
 
 /* Sees how far the stream has got. */
 static void observe(pool_stream_clock *clock, pool_stream_events *events) {
-  while (events->count > 0 && vmm_event_query(clock->driver, events->recorded[events->begin].event) == VMM_SUCCESS) {
+  while (events->count > 0 &&
+         vmm_event_query(clock->driver, events->recorded[events->begin].event) == VMM_SUCCESS) {
     events->passed = events->recorded[events->begin].point;
     drop_oldest(clock, events);
   }
@@ -80,7 +81,8 @@ bool pool_stream_clock_passed(pool_stream_clock *clock, vmm_stream stream, uint6
   return point <= events->passed;
 }
 
-vmm_status pool_stream_clock_wait(pool_stream_clock *clock, vmm_stream waiter, vmm_stream stream, uint64_t point) {
+vmm_status pool_stream_clock_wait(pool_stream_clock *clock, vmm_stream waiter, vmm_stream stream,
+                                  uint64_t point) {
   pool_stream_events *events = &clock->streams[stream];
   if (point <= events->passed) return VMM_SUCCESS;
   if (!cover(clock, stream, point)) {

@@ -18,8 +18,8 @@ typedef struct pool_stream_events pool_stream_events;
 typedef struct pool_stream_clock {
   vmm_driver *driver;
   pool_stream_events *streams;
-  uint32_t count;  /* streams known */
-  uint64_t waits;  /* stream waits asked of the driver */
+  uint32_t count; /* streams known */
+  uint64_t waits; /* stream waits asked of the driver */
 } pool_stream_clock;
 
 void pool_stream_clock_init(pool_stream_clock *clock, vmm_driver *driver);
@@ -33,7 +33,8 @@ uint64_t pool_stream_clock_point(pool_stream_clock *clock, vmm_stream stream);
 /* Has the device been seen to have passed the point? False too while no event covers it. */
 bool pool_stream_clock_passed(pool_stream_clock *clock, vmm_stream stream, uint64_t point);
 /* Work given to waiter from now on runs after the point. */
-vmm_status pool_stream_clock_wait(pool_stream_clock *clock, vmm_stream waiter, vmm_stream stream, uint64_t point);
+vmm_status pool_stream_clock_wait(pool_stream_clock *clock, vmm_stream waiter, vmm_stream stream,
+                                  uint64_t point);
 /* The host has waited for the device: every point is passed. */
 void pool_stream_clock_all_passed(pool_stream_clock *clock);
 
