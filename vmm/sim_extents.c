@@ -8,19 +8,17 @@ void sim_extents_destroy(sim_extents *set) {
 }
 
 bool sim_extents_reserve(sim_extents *set, uint32_t more) {
-  uint32_t used = set->nodes ? set->used : 1;
-  uint32_t unused = used - 1 - set->count;
-  if (set->nodes && (unused >= more || set->capacity - used >= more - unused)) return true;
-  if (set->capacity > UINT32_MAX / 2 - more) return false;
-  uint32_t capacity = set->capacity ? set->capacity * 2 : 64;
-  while (capacity - used < more) capacity *= 2;
+  uint32_t used = set->nodes ? set->used : 1; /* nodes[0] stands for none */
+  uint64_t needed = (uint64_t)set->count + 1 + more;
+  if (needed <= set->capacity) return true;
+  if (needed > UINT32_MAX / 2) return false;
+  uint32_t capacity = set->capacity ? set->capacity : 32;
+  while (capacity < needed) capacity *= 2;
   sim_extent_node *grown = realloc(set->nodes, capacity * sizeof *grown);
   if (!grown) return false;
-  if (!set->nodes) {
-    grown[0] = (sim_extent_node){0};
-    set->used = 1;
-  }
+  if (!set->nodes) grown[0] = (sim_extent_node){0};
   set->nodes = grown;
+  set->used = used;
   set->capacity = capacity;
   return true;
 }
@@ -34,12 +32,23 @@ static uint32_t next_priority(sim_extents *set) {
   return (uint32_t)(mixed >> 32);
 }
 
-static void update_largest(sim_extent_node *nodes, sim_extent at) {
-  sim_extent_node *node = &nodes[at];
+static uint64_t largest_of(const sim_extent_node *nodes, sim_extent tree) {
+  if (tree == SIM_EXTENT_NONE) return 0;
+  const sim_extent_node *node = &nodes[tree];
   uint64_t largest = node->size;
-  if (nodes[node->left].largest > largest) largest = nodes[node->left].largest;
-  if (nodes[node->right].largest > largest) largest = nodes[node->right].largest;
-  node->largest = largest;
+  if (node->left_largest > largest) largest = node->left_largest;
+  if (node->right_largest > largest) largest = node->right_largest;
+  return largest;
+}
+
+static void set_left(sim_extent_node *nodes, sim_extent tree, sim_extent left) {
+  nodes[tree].left = left;
+  nodes[tree].left_largest = largest_of(nodes, left);
+}
+
+static void set_right(sim_extent_node *nodes, sim_extent tree, sim_extent right) {
+  nodes[tree].right = right;
+  nodes[tree].right_largest = largest_of(nodes, right);
 }
 
 /* Splits a tree into the starts below and those at or above start. */
@@ -49,63 +58,66 @@ static void split(sim_extent_node *nodes, sim_extent tree, uint64_t start, sim_e
     *below = *above = SIM_EXTENT_NONE;
     return;
   }
+  sim_extent between;
   if (nodes[tree].start < start) {
-    split(nodes, nodes[tree].right, start, &nodes[tree].right, above);
+    split(nodes, nodes[tree].right, start, &between, above);
+    set_right(nodes, tree, between);
     *below = tree;
   } else {
-    split(nodes, nodes[tree].left, start, below, &nodes[tree].left);
+    split(nodes, nodes[tree].left, start, below, &between);
+    set_left(nodes, tree, between);
     *above = tree;
   }
-  update_largest(nodes, tree);
 }
 
 static sim_extent join(sim_extent_node *nodes, sim_extent below, sim_extent above) {
   if (below == SIM_EXTENT_NONE) return above;
   if (above == SIM_EXTENT_NONE) return below;
   if (nodes[below].priority > nodes[above].priority) {
-    nodes[below].right = join(nodes, nodes[below].right, above);
-    update_largest(nodes, below);
+    set_right(nodes, below, join(nodes, nodes[below].right, above));
     return below;
   }
-  nodes[above].left = join(nodes, below, nodes[above].left);
-  update_largest(nodes, above);
+  set_left(nodes, above, join(nodes, below, nodes[above].left));
   return above;
 }
 
 static sim_extent insert_node(sim_extent_node *nodes, sim_extent tree, sim_extent added) {
   if (tree == SIM_EXTENT_NONE) return added;
   if (nodes[added].priority > nodes[tree].priority) {
-    split(nodes, tree, nodes[added].start, &nodes[added].left, &nodes[added].right);
-    update_largest(nodes, added);
+    sim_extent below, above;
+    split(nodes, tree, nodes[added].start, &below, &above);
+    set_left(nodes, added, below);
+    set_right(nodes, added, above);
     return added;
   }
   if (nodes[added].start < nodes[tree].start) {
-    nodes[tree].left = insert_node(nodes, nodes[tree].left, added);
+    set_left(nodes, tree, insert_node(nodes, nodes[tree].left, added));
   } else {
-    nodes[tree].right = insert_node(nodes, nodes[tree].right, added);
+    set_right(nodes, tree, insert_node(nodes, nodes[tree].right, added));
   }
-  update_largest(nodes, tree);
   return tree;
 }
 
 static sim_extent remove_node(sim_extent_node *nodes, sim_extent tree, sim_extent removed) {
   if (tree == removed) return join(nodes, nodes[tree].left, nodes[tree].right);
   if (nodes[removed].start < nodes[tree].start) {
-    nodes[tree].left = remove_node(nodes, nodes[tree].left, removed);
+    set_left(nodes, tree, remove_node(nodes, nodes[tree].left, removed));
   } else {
-    nodes[tree].right = remove_node(nodes, nodes[tree].right, removed);
+    set_right(nodes, tree, remove_node(nodes, nodes[tree].right, removed));
   }
-  update_largest(nodes, tree);
   return tree;
 }
 
-/* Brings the path from the root to a changed node up to date. */
+/* Brings the path from the root to an extent whose size has changed up to date. */
 static void update_path(sim_extent_node *nodes, sim_extent tree, sim_extent changed) {
-  if (tree != changed) {
-    bool left = nodes[changed].start < nodes[tree].start;
-    update_path(nodes, left ? nodes[tree].left : nodes[tree].right, changed);
+  if (tree == changed) return;
+  if (nodes[changed].start < nodes[tree].start) {
+    update_path(nodes, nodes[tree].left, changed);
+    set_left(nodes, tree, nodes[tree].left);
+  } else {
+    update_path(nodes, nodes[tree].right, changed);
+    set_right(nodes, tree, nodes[tree].right);
   }
-  update_largest(nodes, tree);
 }
 
 sim_extent sim_extents_insert(sim_extents *set, uint64_t start, uint64_t size, uint64_t value) {
@@ -115,8 +127,8 @@ sim_extent sim_extents_insert(sim_extents *set, uint64_t start, uint64_t size, u
   } else {
     added = set->used++;
   }
-  set->nodes[added] = (sim_extent_node){
-      .start = start, .size = size, .largest = size, .value = value, .priority = next_priority(set)};
+  set->nodes[added] =
+      (sim_extent_node){.start = start, .size = size, .value = value, .priority = next_priority(set)};
   set->root = insert_node(set->nodes, set->root, added);
   set->count++;
   return added;
@@ -173,13 +185,13 @@ sim_extent sim_extents_containing(const sim_extents *set, uint64_t address) {
 sim_extent sim_extents_first_fit(const sim_extents *set, uint64_t size) {
   const sim_extent_node *nodes = set->nodes;
   sim_extent at = set->root;
-  while (at != SIM_EXTENT_NONE && nodes[at].largest >= size) {
-    if (nodes[nodes[at].left].largest >= size) {
+  while (at != SIM_EXTENT_NONE) {
+    if (nodes[at].left_largest >= size) {
       at = nodes[at].left;
     } else if (nodes[at].size >= size) {
       return at;
     } else {
-      at = nodes[at].right;
+      at = nodes[at].right_largest >= size ? nodes[at].right : SIM_EXTENT_NONE;
     }
   }
   return SIM_EXTENT_NONE;
@@ -188,13 +200,13 @@ sim_extent sim_extents_first_fit(const sim_extents *set, uint64_t size) {
 sim_extent sim_extents_last_fit(const sim_extents *set, uint64_t size) {
   const sim_extent_node *nodes = set->nodes;
   sim_extent at = set->root;
-  while (at != SIM_EXTENT_NONE && nodes[at].largest >= size) {
-    if (nodes[nodes[at].right].largest >= size) {
+  while (at != SIM_EXTENT_NONE) {
+    if (nodes[at].right_largest >= size) {
       at = nodes[at].right;
     } else if (nodes[at].size >= size) {
       return at;
     } else {
-      at = nodes[at].left;
+      at = nodes[at].left_largest >= size ? nodes[at].left : SIM_EXTENT_NONE;
     }
   }
   return SIM_EXTENT_NONE;
@@ -207,11 +219,15 @@ static bool holds_aligned(const sim_extent_node *node, uint64_t size, uint64_t a
 
 static sim_extent first_aligned_in(const sim_extent_node *nodes, sim_extent tree, uint64_t size,
                                    uint64_t alignment) {
-  if (tree == SIM_EXTENT_NONE || nodes[tree].largest < size) return SIM_EXTENT_NONE;
-  sim_extent found = first_aligned_in(nodes, nodes[tree].left, size, alignment);
-  if (found != SIM_EXTENT_NONE) return found;
-  if (holds_aligned(&nodes[tree], size, alignment)) return tree;
-  return first_aligned_in(nodes, nodes[tree].right, size, alignment);
+  if (tree == SIM_EXTENT_NONE) return SIM_EXTENT_NONE;
+  const sim_extent_node *node = &nodes[tree];
+  if (node->left_largest >= size) {
+    sim_extent found = first_aligned_in(nodes, node->left, size, alignment);
+    if (found != SIM_EXTENT_NONE) return found;
+  }
+  if (holds_aligned(node, size, alignment)) return tree;
+  return node->right_largest >= size ? first_aligned_in(nodes, node->right, size, alignment)
+                                     : SIM_EXTENT_NONE;
 }
 
 sim_extent sim_extents_first_fit_aligned(const sim_extents *set, uint64_t size, uint64_t alignment) {

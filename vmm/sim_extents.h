@@ -14,7 +14,7 @@ typedef uint32_t sim_extent;
 
 typedef struct sim_extent_node {
   uint64_t start, size;
-  uint64_t largest; /* size of the largest extent of this subtree */
+  uint64_t left_largest, right_largest; /* sizes of the largest extents of the subtrees */
   uint64_t value;
   sim_extent left, right;
   uint32_t priority;
