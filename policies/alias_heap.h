@@ -59,6 +59,7 @@ typedef struct alias_settings {
   uint64_t windows_limit;
   double waste_high, waste_live, waste_low; /* growth rules for medium requests */
   bool edges;                               /* handles may serve two addresses at a time */
+  bool prefer_clean;     /* a hole that needs no wait comes before a lower one */
 } alias_settings;
 
 typedef struct alias_heap {

@@ -42,7 +42,10 @@ vmm_status alias_wait_for(alias_heap *heap, const alias_interval *intervals, uin
       const pool_hole *hole = pool_holes_at_or_above(&heap->holes, intervals[i].begin);
       if (hole && hole->begin <= intervals[i].begin && hole->last[other] > latest) latest = hole->last[other];
     }
-    if (latest == 0 || pool_stream_clock_passed(&heap->clock, other, latest)) continue;
+    if (latest == 0 || pool_stream_clock_ordered(&heap->clock, stream, other, latest) ||
+        pool_stream_clock_passed(&heap->clock, other, latest)) {
+      continue;
+    }
     vmm_status status = pool_stream_clock_wait(&heap->clock, stream, other, latest);
     if (status != VMM_SUCCESS) return status;
     unclean = true;

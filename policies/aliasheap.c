@@ -24,6 +24,7 @@ enum {
   OPTION_WASTE_LIVE,
   OPTION_WASTE_LOW,
   OPTION_EDGES,
+  OPTION_REUSE,
 };
 
 static const policy_option options[] = {
@@ -50,6 +51,9 @@ static const policy_option options[] = {
     {"waste_low", POLICY_OPTION_REAL, "1.02", 1, 1e6, NULL, "reserved to live peak", "see waste_live"},
     {"edges", POLICY_OPTION_BOOLEAN, "true", 0, 0, NULL, "",
      "false: a handle serves blocks through one address at a time, which costs about 1 % of utilisation"},
+    {"reuse", POLICY_OPTION_CHOICE, "lowest", 0, 0, "lowest|clean", "",
+     "lowest: the lowest hole that fits, so that placement never depends on timing; clean: rather one that needs "
+     "no wait for another stream"},
     {0},
 };
 
@@ -102,6 +106,7 @@ static vmm_status aliasheap_create(const policy_configuration *configuration, po
       .waste_live = values[OPTION_WASTE_LIVE].real,
       .waste_low = values[OPTION_WASTE_LOW].real,
       .edges = values[OPTION_EDGES].integer,
+      .prefer_clean = values[OPTION_REUSE].integer == 1,
   };
   uint64_t free_bytes, total_bytes;
   vmm_status status = pool_heap_init(heap, configuration->driver, true, configuration->limit);
@@ -203,9 +208,10 @@ static vmm_status give_window(alias_heap *self, alias_place *place, uint64_t req
   return status;
 }
 
-/* The lowest hole that fits and needs no wait; else the lowest that fits. */
+/* The lowest hole that fits; if so wished rather one that needs no wait. */
 static pool_hole *first_fit(alias_heap *self, uint64_t size, vmm_stream stream) {
   pool_hole *lowest = pool_holes_first(&self->holes, size);
+  if (!self->settings.prefer_clean) return lowest;
   for (pool_hole *hole = lowest; hole; hole = pool_holes_next(hole, size)) {
     if (is_clean(self, hole, stream)) return hole;
   }

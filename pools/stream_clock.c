@@ -10,6 +10,8 @@ struct pool_stream_events {
   uint64_t last_point; /* given out */
   uint64_t covered;    /* by an event, reached or not */
   uint64_t passed;     /* seen */
+  uint64_t *waited;    /* of each stream, the latest point that this one was made to wait for */
+  uint32_t waited_count;
   struct {
     vmm_event event;
     uint64_t point;
@@ -30,6 +32,7 @@ static void drop_oldest(pool_stream_clock *clock, pool_stream_events *events) {
 void pool_stream_clock_fini(pool_stream_clock *clock) {
   for (uint32_t stream = 0; stream < clock->count; stream++) {
     while (clock->streams[stream].count > 0) drop_oldest(clock, &clock->streams[stream]);
+    free(clock->streams[stream].waited);
   }
   free(clock->streams);
   *clock = (pool_stream_clock){0};
@@ -81,10 +84,29 @@ bool pool_stream_clock_passed(pool_stream_clock *clock, vmm_stream stream, uint6
   return point <= events->passed;
 }
 
+bool pool_stream_clock_ordered(const pool_stream_clock *clock, vmm_stream waiter, vmm_stream stream, uint64_t point) {
+  const pool_stream_events *waiting = &clock->streams[waiter];
+  return point <= clock->streams[stream].passed ||
+         (stream < waiting->waited_count && point <= waiting->waited[stream]);
+}
+
+/* Remembers a wait; forgetting one only means to wait again. */
+static void remember_wait(pool_stream_clock *clock, vmm_stream waiter, vmm_stream stream, uint64_t point) {
+  pool_stream_events *waiting = &clock->streams[waiter];
+  if (stream >= waiting->waited_count) {
+    uint64_t *waited = realloc(waiting->waited, clock->count * sizeof *waited);
+    if (!waited) return;
+    memset(waited + waiting->waited_count, 0, (clock->count - waiting->waited_count) * sizeof *waited);
+    waiting->waited = waited;
+    waiting->waited_count = clock->count;
+  }
+  waiting->waited[stream] = point;
+}
+
 vmm_status pool_stream_clock_wait(pool_stream_clock *clock, vmm_stream waiter, vmm_stream stream,
                                   uint64_t point) {
   pool_stream_events *events = &clock->streams[stream];
-  if (point <= events->passed) return VMM_SUCCESS;
+  if (pool_stream_clock_ordered(clock, waiter, stream, point)) return VMM_SUCCESS;
   if (!cover(clock, stream, point)) {
     /* Too many events are under way, or none can be had: the host waits instead. */
     vmm_status status = vmm_synchronize(clock->driver);
@@ -94,8 +116,11 @@ vmm_status pool_stream_clock_wait(pool_stream_clock *clock, vmm_stream waiter, v
   for (uint32_t i = 0; i < events->count; i++) {
     uint32_t place = (events->begin + i) % EVENTS_LIMIT;
     if (events->recorded[place].point < point) continue;
+    vmm_status status = vmm_stream_wait_event(clock->driver, waiter, events->recorded[place].event);
+    if (status != VMM_SUCCESS) return status;
     clock->waits++;
-    return vmm_stream_wait_event(clock->driver, waiter, events->recorded[place].event);
+    remember_wait(clock, waiter, stream, events->recorded[place].point);
+    return VMM_SUCCESS;
   }
   return VMM_INVALID_VALUE;
 }
