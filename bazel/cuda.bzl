@@ -7,7 +7,12 @@ _PRESENT = """load("@rules_cc//cc:defs.bzl", "cc_library")
 
 cc_library(
     name = "headers",
-    hdrs = glob(["include/**"]),
+    # What libcuda, CUPTI and NVTX need: a toolkit has thousands more, and a sandbox links each.
+    hdrs = glob([
+        "include/*.h",
+        "include/crt/**",
+        "include/nvtx3/**",
+    ]),
     defines = ["LAKEBED_HAVE_CUDA=1"],
     includes = ["include"],
     visibility = ["//visibility:public"],
