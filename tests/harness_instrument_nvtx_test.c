@@ -117,7 +117,8 @@ START_TEST(all_levels) {
   }
   size_t compared = 0;
   json_object_foreach(json_object_get(result, "driver_calls"), name, entry) {
-    if (strcmp(name, "cuMemGetAllocationGranularity") == 0) continue; /* before the run */
+    /* Asked before the run, while the policy was created. */
+    if (strncmp(name, "cuMemGet", strlen("cuMemGet")) == 0) continue;
     ck_assert_uint_eq(sum_ranges(seen, name, "gmlake/alloc") + sum_ranges(seen, name, "gmlake/free"),
                       number_of(entry, "count"));
     compared++;
