@@ -330,7 +330,7 @@ END_TEST
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { MANY_EVENTS = 500 * 1000, MOST_KIB = 64 * 1024 };
 #else
-enum { MANY_EVENTS = 3 * 1000 * 1000, MOST_KIB = 8 * 1024 };
+enum { MANY_EVENTS = 10 * 1000 * 1000, MOST_KIB = 8 * 1024 };
 #endif
 
 /* Writes a snapshot of MANY_EVENTS entries into a pipe, with the memo growing as Python's does. */
