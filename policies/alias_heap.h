@@ -33,7 +33,8 @@ typedef struct alias_segment {
 
 typedef struct alias_window {
   pool_range *range;
-  uint64_t length; /* mapped so far, from offset 0 */
+  uint64_t length; /* used so far, from offset 0 */
+  uint64_t begin;  /* segments begin here: of what lies before, only handles at home are left */
   alias_segment *segments;
   uint32_t segment_count, segment_capacity;
   uint64_t live; /* blocks handed out */
@@ -59,7 +60,7 @@ typedef struct alias_settings {
   uint64_t windows_limit;
   double waste_high, waste_live, waste_low; /* growth rules for medium requests */
   bool edges;                               /* handles may serve two addresses at a time */
-  bool prefer_clean;     /* a hole that needs no wait comes before a lower one */
+  bool prefer_clean;                        /* a hole that needs no wait comes before a lower one */
 } alias_settings;
 
 typedef struct alias_heap {

@@ -303,7 +303,7 @@ static vmm_status create_fresh(alias_heap *heap, work *state, uint64_t bytes, bo
 
 static void work_undo(alias_heap *heap, work *state) {
   for (uint64_t i = 0; i < state->fresh_count; i++) {
-    if (state->fresh[i]) pool_chunk_release(&heap->base.heap, state->fresh[i]);
+    if (state->fresh[i]) pool_chunk_give_up(&heap->base.heap, state->fresh[i]);
     free(state->handles[i]);
   }
 }

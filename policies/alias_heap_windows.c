@@ -301,9 +301,8 @@ static vmm_status release_handle(alias_heap *heap, pool_range *range, pool_chunk
   if (status != VMM_SUCCESS) return status;
   pool_holes_carve(&heap->holes, pool_holes_at_or_above(&heap->holes, home), home, home + size);
   pool->statistics.driver_frees++;
-  status = pool_chunk_release(pool, chunk);
-  if (status == VMM_SUCCESS) free(handle);
-  return status;
+  free(handle);
+  return pool_chunk_give_up(pool, chunk);
 }
 
 /* Handles in the main range that are wholly free. */
@@ -324,48 +323,51 @@ static vmm_status release_main(alias_heap *heap) {
   return first;
 }
 
-/* A window with handles of its own goes when all of them are wholly free and mapped there alone. */
-static bool release_pinned(alias_heap *heap, uint32_t index, vmm_status *status) {
-  alias_window *window = heap->windows[index];
+/* Is the chunk mapped at this offset of a range at home? */
+static bool is_home(const pool_range *range, uint64_t offset, const pool_chunk *chunk) {
+  return ((const alias_handle *)chunk->owner)->home == range->address + offset;
+}
+
+/* Unmaps all that an idle window maps a second time. It serves no block any more, and keeps the
+ * handles that have their home there. */
+static void retire_window(alias_heap *heap, alias_window *window, vmm_status *first) {
   pool_range *range = window->range;
-  for (uint64_t offset = 0; offset < window->length;
-       offset += range->slots[offset / range->unit].chunk->size) {
-    const pool_chunk *chunk = range->slots[offset / range->unit].chunk;
-    const alias_handle *handle = chunk->owner;
-    if (handle->home == range->address + offset && !releasable(heap, chunk)) return false;
-  }
+  window->segment_count = 0;
+  window->begin = window->length;
   for (uint64_t offset = 0, size; offset < window->length; offset += size) {
     pool_chunk *chunk = range->slots[offset / range->unit].chunk;
-    const alias_handle *handle = chunk->owner;
-    size = chunk->size;
-    *status = handle->home == range->address + offset
-                  ? release_handle(heap, range, chunk)
-                  : pool_range_unmap(&heap->base.heap, range, offset, size);
-    if (*status != VMM_SUCCESS) {
-      /* What is left serves no block through the window; its handles stay where they are. */
-      window->length = 0;
-      window->segment_count = 0;
-      return false;
-    }
+    size = chunk ? chunk->size : range->unit;
+    if (!chunk || is_home(range, offset, chunk)) continue;
+    vmm_status status = pool_range_unmap(&heap->base.heap, range, offset, size);
+    if (*first == VMM_SUCCESS) *first = status;
   }
-  alias_window_forget(heap, index);
-  return true;
+}
+
+/* Handles that have their home in an idle window and are wholly free. */
+static void release_window(alias_heap *heap, alias_window *window, vmm_status *first) {
+  pool_range *range = window->range;
+  for (uint64_t offset = 0, size; offset < window->length; offset += size) {
+    pool_chunk *chunk = range->slots[offset / range->unit].chunk;
+    size = chunk ? chunk->size : range->unit;
+    if (!chunk || !is_home(range, offset, chunk) || !releasable(heap, chunk)) continue;
+    vmm_status status = release_handle(heap, range, chunk);
+    if (*first == VMM_SUCCESS) *first = status;
+  }
 }
 
 vmm_status alias_release_all(alias_heap *heap) {
   vmm_status first = VMM_SUCCESS;
-  for (uint32_t i = heap->window_count; i-- > 0;) {
-    if (heap->windows[i]->live > 0 || heap->windows[i]->pinned) continue;
-    vmm_status status = unmap_window(heap, i);
-    if (first == VMM_SUCCESS) first = status;
+  /* Windows may map each other's handles: first all second mappings go, then what is free at home. */
+  for (uint32_t i = 0; i < heap->window_count; i++) {
+    if (heap->windows[i]->live == 0) retire_window(heap, heap->windows[i], &first);
   }
-  /* A pinned window may map handles of another: repeat while one goes. */
-  for (bool progress = true; progress && first == VMM_SUCCESS;) {
-    progress = false;
-    for (uint32_t i = heap->window_count; i-- > 0 && first == VMM_SUCCESS;) {
-      if (heap->windows[i]->live == 0 && heap->windows[i]->pinned)
-        progress |= release_pinned(heap, i, &first);
-    }
+  for (uint32_t i = heap->window_count; i-- > 0;) {
+    alias_window *window = heap->windows[i];
+    if (window->live > 0) continue;
+    release_window(heap, window, &first);
+    if (window->range->mapped > 0) continue;
+    alias_window_forget(heap, i);
+    heap->evictions++;
   }
   vmm_status status = release_main(heap);
   return first == VMM_SUCCESS ? status : first;

@@ -52,7 +52,8 @@ static const policy_option options[] = {
     {"edges", POLICY_OPTION_BOOLEAN, "true", 0, 0, NULL, "",
      "false: a handle serves blocks through one address at a time, which costs about 1 % of utilisation"},
     {"reuse", POLICY_OPTION_CHOICE, "lowest", 0, 0, "lowest|clean", "",
-     "lowest: the lowest hole that fits, so that placement never depends on timing; clean: rather one that needs "
+     "lowest: the lowest hole that fits, so that placement never depends on timing; clean: rather one that "
+     "needs "
      "no wait for another stream"},
     {0},
 };
@@ -135,7 +136,9 @@ static vmm_status aliasheap_create(const policy_configuration *configuration, po
 static void aliasheap_destroy(policy *base) {
   alias_heap *self = (alias_heap *)base;
   pool_stream_clock_fini(&self->clock);
-  for (pool_chunk *chunk = base->heap.chunks; chunk; chunk = chunk->next) free(chunk->owner);
+  for (pool_chunk *chunk = base->heap.chunks; chunk; chunk = chunk->next) {
+    if (chunk->owner != &base->heap) free(chunk->owner);
+  }
   for (uint64_t i = 0; i < base->heap.allocations.capacity; i++) {
     if (base->heap.allocations.entries[i].address != 0) free(base->heap.allocations.entries[i].owner);
   }
@@ -281,7 +284,7 @@ static vmm_status grow_main(alias_heap *self, uint64_t bytes, bool start_up) {
     status = pool_chunks_create_sizes(heap, sizes, count, self, chunks);
     if (status == VMM_SUCCESS) {
       status = pool_range_map(heap, self->main, self->main_length, chunks, count);
-      for (uint64_t i = 0; status != VMM_SUCCESS && i < count; i++) pool_chunk_release(heap, chunks[i]);
+      for (uint64_t i = 0; status != VMM_SUCCESS && i < count; i++) pool_chunk_give_up(heap, chunks[i]);
     }
   }
   pool_operation_end(heap);
@@ -461,7 +464,10 @@ static uint64_t aliasheap_largest_free(const policy *base) {
 
 static bool check_window(const alias_heap *self, const alias_window *window, char *message,
                          size_t message_size) {
-  uint64_t offset = 0;
+  uint64_t offset = window->begin, retired = 0;
+  for (uint64_t i = 0; i < window->begin / window->range->unit; i++) {
+    if (window->range->slots[i].chunk) retired += window->range->unit;
+  }
   for (uint32_t k = 0; k < window->segment_count; k++) {
     const alias_segment *segment = &window->segments[k];
     if (segment->offset != offset) break;
@@ -475,7 +481,8 @@ static bool check_window(const alias_heap *self, const alias_window *window, cha
     }
     if (offset != segment->offset + (segment->home_end - segment->home_begin)) break;
   }
-  if (offset == window->length && window->range->mapped == window->length) return true;
+  if (offset == window->length && window->range->mapped == window->length - window->begin + retired)
+    return true;
   snprintf(message, message_size,
            "window 0x%" PRIx64 " of %" PRIu64
            " bytes does not map what its segments say from offset %" PRIu64,
@@ -487,7 +494,7 @@ static bool aliasheap_check(const policy *base, char *message, size_t message_si
   const alias_heap *self = (const alias_heap *)base;
   if (!pool_holes_check(&self->holes, message, message_size)) return false;
   uint64_t live = base->heap.statistics.allocated_bytes.current,
-           reserved = base->heap.statistics.reserved_bytes.current;
+           reserved = base->heap.statistics.reserved_bytes.current - base->heap.stranded_bytes;
   if (live != self->live || live + self->holes.bytes != reserved) {
     snprintf(message, message_size,
              "%" PRIu64 " live and %" PRIu64 " free bytes do not make up %" PRIu64 " reserved", live,
