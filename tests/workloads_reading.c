@@ -161,8 +161,9 @@ unsigned char *read_bytes(const char *path, size_t *size) {
     used += got;
     if (used < capacity) continue;
     capacity *= 2;
-    bytes = realloc(bytes, capacity);
-    ck_assert_ptr_nonnull(bytes);
+    unsigned char *grown = realloc(bytes, capacity);
+    must(grown != NULL);
+    bytes = grown;
   }
   fclose(file);
   *size = used;

@@ -62,7 +62,7 @@ typedef enum snapshot_role {
   ROLE_DEVICE_TRACES, /* its list of lists of trace entries */
   ROLE_TRACE,         /* one of them */
   ROLE_ENTRY,         /* a dict in it */
-  ROLE_SEGMENTS,      /* the list of segments (roles from here on only when seeding) */
+  ROLE_SEGMENTS,      /* the list of segments (from here on only when seeding) */
   ROLE_SEGMENT,
   ROLE_BLOCKS,
   ROLE_BLOCK
