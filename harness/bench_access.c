@@ -116,10 +116,6 @@ static exit_status open_kernels(bench_access *bench) {
 }
 
 static exit_status run(bench_access *bench) {
-  if (bench->session.simulated) {
-    program_complain("the simulated device runs no kernels: bench access needs a real one");
-    return EXIT_STATUS_NO_DEVICE;
-  }
   exit_status status = check_sizes(bench);
   if (status == EXIT_STATUS_DONE) status = open_kernels(bench);
   const bench_options *options = &bench->options;
@@ -145,6 +141,7 @@ exit_status command_bench_access(int argc, char **argv) {
   static const struct argp parser = {option_table, parse_option, "[BENCHMARK...]", documentation, children,
                                      NULL,         NULL};
   bench_access bench = {.options = {.cases = cases,
+                                    .needs_kernels = true,
                                     .device = "h200",
                                     .minimum = UINT64_C(2) << 20,
                                     .maximum = UINT64_C(1) << 30,

@@ -72,15 +72,17 @@ static void keep_first(vmm_status *first, vmm_status status) {
   if (*first == VMM_SUCCESS) *first = status;
 }
 
+/* What cannot be given back stays, to be tried again. */
 static vmm_status close_place(const part *self, place *at) {
-  vmm_status first = VMM_SUCCESS;
   if (at->end > at->begin) {
-    keep_first(&first, vmm_unmap(self->driver, at->address + at->begin, at->end - at->begin));
+    vmm_status status = vmm_unmap(self->driver, at->address + at->begin, at->end - at->begin);
+    if (status != VMM_SUCCESS) return status;
+    at->begin = at->end = 0;
   }
-  at->begin = at->end = 0;
-  if (at->address) keep_first(&first, vmm_address_free(self->driver, at->address, self->size));
-  at->address = 0;
-  return first;
+  if (!at->address) return VMM_SUCCESS;
+  vmm_status status = vmm_address_free(self->driver, at->address, self->size);
+  if (status == VMM_SUCCESS) *at = (place){0};
+  return status;
 }
 
 static vmm_status close_others(part *self) {
@@ -256,8 +258,8 @@ vmm_status bench_build_run(vmm_driver *const *drivers, const bench_build_plan *p
                            bench_samples calls[BENCH_STAGE_COUNT], vmm_driver **failed) {
   *times = (bench_build_times){0};
   *failed = drivers[0];
-  if (plan->threads == 0 || plan->threads > BENCH_THREADS || plan->threads > bench_build_chunks(plan) ||
-      plan->aliases == 0 || plan->chunk == 0) {
+  if (plan->chunk == 0 || plan->aliases == 0 || plan->threads == 0 || plan->threads > BENCH_THREADS ||
+      plan->threads > bench_build_chunks(plan)) {
     return VMM_INVALID_VALUE;
   }
   part parts[BENCH_THREADS];

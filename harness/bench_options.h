@@ -22,6 +22,7 @@ enum { BENCH_CASES = 16 };
 typedef struct bench_options {
   const bench_case *cases; /* of the command; ends with a name of NULL */
   bool chosen[BENCH_CASES];
+  bool needs_kernels; /* a simulated device is refused: it runs none */
 
   const char *driver; /* "sim" or "cuda"; NULL: cuda where a device can be used, else sim */
   const char *device; /* sim: profile */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "harness/bench_build.h"
+#include "harness/bench_host.h"
 #include "harness/program.h"
 #include "harness/replay_output.h"
 #include "harness/units.h"
@@ -52,12 +53,16 @@ static vmm_status open_real(bench_session *session, char *message, size_t messag
 
 /* The real device where nothing else was asked for and one can be used. reason: why it cannot. */
 static exit_status open_device(bench_session *session, char *reason, size_t reason_size) {
-  const char *driver = session->options->driver;
+  const bench_options *options = session->options;
   reason[0] = '\0';
-  if (driver && strcmp(driver, "sim") == 0) return open_simulated(session);
+  if (options->driver && strcmp(options->driver, "sim") == 0) {
+    if (!options->needs_kernels) return open_simulated(session);
+    program_complain("the simulated device runs no kernels: this needs a real one");
+    return EXIT_STATUS_NO_DEVICE;
+  }
   vmm_status status = open_real(session, reason, reason_size);
   if (status == VMM_SUCCESS) return EXIT_STATUS_DONE;
-  if (!driver) return open_simulated(session);
+  if (!options->driver && !options->needs_kernels) return open_simulated(session);
   program_complain("%s", reason);
   return status == VMM_INVALID_DEVICE ? EXIT_STATUS_USAGE : EXIT_STATUS_NO_DEVICE;
 }
@@ -205,6 +210,23 @@ void bench_session_print(bench_session *session, const char *format, ...) {
   va_end(arguments);
 }
 
+uint64_t bench_session_probe_host(bench_session *session) {
+  if (session->simulated) return 0;
+  const uint64_t nanoseconds = bench_host_loop_ns();
+  bench_samples_add(&session->host_loops, nanoseconds);
+  return nanoseconds;
+}
+
+static void note_host_loops(bench_session *session) {
+  if (session->host_loops.count == 0) return;
+  const bench_summary loops = bench_samples_summarize(&session->host_loops);
+  bench_session_note(
+      session, "host_loop",
+      "a fixed piece of host work took %.1f us (median of %zu; from %.1f, p90 %.1f): how steady the "
+      "processor was",
+      loops.p50 / 1000, loops.count, (double)loops.minimum / 1000, (double)loops.p90 / 1000);
+}
+
 json_t *bench_session_record(bench_session *session, const char *benchmark) {
   json_t *record = json_object();
   if (!record || json_array_append_new(session->results, record) != 0) {
@@ -340,6 +362,7 @@ static void release(bench_session *session) {
   json_decref(session->results);
   vmm_driver_destroy(session->driver);
   vmm_profile_destroy(session->profile);
+  bench_samples_free(&session->host_loops);
   session->header = session->results = NULL;
   session->driver = NULL;
   session->profile = NULL;
@@ -404,6 +427,7 @@ exit_status bench_session_open(bench_session *session, const bench_options *opti
 exit_status bench_session_close(bench_session *session, exit_status status) {
   const bench_options *options = session->options;
   status = exit_status_worse(status, check_leaks(session));
+  note_host_loops(session);
   bool json_written = !session->json_file || write_json(session, session->json_file);
   bool csv_written = !session->csv_file || write_csv(session, session->csv_file);
   json_written = close_file(session->json_file, options->json_path, json_written);

@@ -32,7 +32,8 @@ typedef struct bench_session {
   FILE *report; /* for people; NULL: standard output has a file's content */
   FILE *json_file, *csv_file;
   json_t *header, *results;
-  bool lost; /* a result found no memory */
+  bool lost;                /* a result found no memory */
+  bench_samples host_loops; /* see bench_session_probe_host */
   progress shown;
 } bench_session;
 
@@ -52,6 +53,9 @@ exit_status bench_session_add_driver(bench_session *session, vmm_driver **driver
 /* "# key: value" for people, a member of the header in the files. */
 void bench_session_note(bench_session *session, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* How long a fixed piece of host work takes now; 0 on a simulated device, whose times do not depend on it.
+ * Their spread is noted when the session closes. */
+uint64_t bench_session_probe_host(bench_session *session);
 /* A line that is only for people. Nothing when there is no report. */
 void bench_session_print(bench_session *session, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

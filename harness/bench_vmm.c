@@ -38,9 +38,10 @@ static const struct argp_option option_table[] = {
      BENCH_GROUP_OWN},
     {"access", OPTION_ACCESS, "chunk|range", 0,
      "one cuMemSetAccess and cuMemUnmap a chunk, or one for all; default: chunk", BENCH_GROUP_OWN},
-    {"memory", OPTION_MEMORY, "warm|cold", 0,
-     "warm: each build gets the memory that the one before gave back; cold: that memory is kept away from "
-     "it; default: warm",
+    {"memory", OPTION_MEMORY, "settled|warm|cold", 0,
+     "settled: the driver gets time to clear what the build before gave back; warm: the build gets that "
+     "memory at "
+     "once; cold: that memory is kept away from it; default: settled",
      BENCH_GROUP_OWN},
     {"live-handles", OPTION_LIVE_HANDLES, "N|full", 0,
      "so many other handles of one granule live, mapped, meanwhile; full: as many as fit; default: 0",
@@ -49,7 +50,9 @@ static const struct argp_option option_table[] = {
      "each handle is mapped at N places, the measured one is the last; default: 1", BENCH_GROUP_OWN},
     {"threads", OPTION_THREADS, "N", 0, "threads that build side by side, each its part; default: 1",
      BENCH_GROUP_OWN},
-    {"during", OPTION_DURING, "idle|kernel", 0, "what the device does meanwhile; default: idle",
+    {"during", OPTION_DURING, "idle|kernel|traffic", 0,
+     "what the device does meanwhile: nothing, a kernel that only waits, one that reads memory; default: "
+     "idle",
      BENCH_GROUP_OWN},
     {"handle-type", OPTION_HANDLE_TYPE, "none|posix_fd", 0,
      "can the memory be shared with processes; default: none", BENCH_GROUP_OWN},
@@ -72,8 +75,8 @@ static const char documentation[] =
     "the device is unusable.";
 
 static const char *const access_words[] = {"chunk", "range", NULL};
-static const char *const memory_words[] = {"warm", "cold", NULL};
-static const char *const during_words[] = {"idle", "kernel", NULL};
+static const char *const memory_words[] = {"settled", "warm", "cold", NULL};
+static const char *const during_words[] = {"idle", "kernel", "traffic", NULL};
 static const char *const handle_words[] = {"none", "posix_fd", NULL};
 static const char *const switch_words[] = {"off", "on", NULL};
 
@@ -90,7 +93,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
       bench->whole_range = bench_parse_choice(state, "access", argument, access_words);
       return 0;
     case OPTION_MEMORY:
-      bench->cold = bench_parse_choice(state, "memory", argument, memory_words);
+      bench->memory = (bench_memory)bench_parse_choice(state, "memory", argument, memory_words);
       return 0;
     case OPTION_LIVE_HANDLES:
       bench->live_handles_full = strcmp(argument, "full") == 0;
@@ -105,7 +108,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
       bench->threads = (unsigned)bench_parse_count(state, "threads", argument, 1, BENCH_THREADS);
       return 0;
     case OPTION_DURING:
-      bench->during_kernel = bench_parse_choice(state, "during", argument, during_words);
+      bench->during = (bench_during)bench_parse_choice(state, "during", argument, during_words);
       return 0;
     case OPTION_HANDLE_TYPE:
       bench->options.cuda.handle_type = bench_parse_choice(state, "handle-type", argument, handle_words)
@@ -127,11 +130,11 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
 void bench_vmm_record_conditions(bench_vmm *bench, json_t *record) {
   bench_session *session = &bench->session;
   bench_record_text(session, record, "access", access_words[bench->whole_range]);
-  bench_record_text(session, record, "memory", memory_words[bench->cold]);
+  bench_record_text(session, record, "memory", memory_words[bench->memory]);
   bench_record_integer(session, record, "live_handles", bench->live_handles);
   bench_record_integer(session, record, "aliases", bench->aliases);
   bench_record_integer(session, record, "threads", bench->threads);
-  bench_record_text(session, record, "during", during_words[bench->during_kernel]);
+  bench_record_text(session, record, "during", during_words[bench->during]);
   bench_record_text(session, record, "handle_type",
                     handle_words[bench->options.cuda.handle_type == VMM_CUDA_HANDLE_POSIX_FD]);
   bench_record_text(session, record, "gpu_direct", switch_words[bench->options.cuda.gpu_direct]);
@@ -146,7 +149,8 @@ static exit_status refuse(const char *what) {
 static exit_status check_conditions(const bench_vmm *bench) {
   const bench_session *session = &bench->session;
   const bool plain = bench->live_handles == 0 && !bench->live_handles_full && bench->aliases == 1 &&
-                     !bench->cold && bench->threads == 1 && !bench->during_kernel;
+                     bench->memory == BENCH_MEMORY_SETTLED && bench->threads == 1 &&
+                     bench->during == BENCH_DURING_IDLE;
   if (bench_options_chosen(&bench->options, "profile") && !plain) {
     return refuse(
         "a profile is measured with one thread, on an idle device, with warm memory and without aliases");
@@ -165,10 +169,10 @@ static exit_status check_conditions(const bench_vmm *bench) {
   if (!session->simulated) return EXIT_STATUS_DONE;
   if (bench->threads > 1)
     return refuse("the simulated device serves one thread: --threads needs --driver cuda");
-  if (bench->during_kernel)
-    return refuse("the simulated device runs no kernels: --during kernel needs --driver cuda");
-  if (bench->cold)
-    return refuse("the simulated device knows no cold memory: --memory cold needs --driver cuda");
+  if (bench->during != BENCH_DURING_IDLE)
+    return refuse("the simulated device runs no kernels: --during needs --driver cuda");
+  if (bench->memory != BENCH_MEMORY_SETTLED)
+    return refuse("the simulated device's memory is always the same: --memory needs --driver cuda");
   if (bench->options.cuda.handle_type != VMM_CUDA_HANDLE_NONE || bench->options.cuda.gpu_direct) {
     return refuse(
         "the simulated device has one kind of memory: --handle-type and --gpu-direct need --driver cuda");
@@ -214,9 +218,10 @@ static exit_status open_conditions(bench_vmm *bench) {
   for (unsigned i = 1; i < bench->threads && status == EXIT_STATUS_DONE; i++) {
     status = bench_session_add_driver(&bench->session, &bench->drivers[i]);
   }
-  if (status == EXIT_STATUS_DONE && bench->during_kernel) {
+  if (status == EXIT_STATUS_DONE && bench->during != BENCH_DURING_IDLE) {
     char message[BENCH_MESSAGE];
-    if (bench_spin_open(&bench->spin, bench->session.driver, message, sizeof message) != VMM_SUCCESS) {
+    if (bench_spin_open(&bench->spin, bench->session.driver, bench->during == BENCH_DURING_TRAFFIC, message,
+                        sizeof message) != VMM_SUCCESS) {
       program_complain("%s", message);
       status = EXIT_STATUS_CHECK_FAILED;
     }
@@ -230,31 +235,38 @@ static exit_status close_conditions(bench_vmm *bench) {
     status = exit_status_worse(
         status, bench_vmm_failure(bench, bench->session.driver, "giving the other handles back"));
   }
-  bench_spin_close(&bench->spin);
+  if (bench->during != BENCH_DURING_IDLE && bench_spin_close(&bench->spin) != VMM_SUCCESS) {
+    status = exit_status_worse(status, bench_vmm_failure(bench, bench->session.driver, "ending the kernel"));
+  }
   for (unsigned i = 1; i < bench->threads; i++) vmm_driver_destroy(bench->drivers[i]);
   return status;
 }
 
 static void note_conditions(bench_vmm *bench) {
+  static const char *const memory_texts[] = {
+      "settled: before each build the driver has had time to clear what the one before gave back",
+      "warm: each build gets what the one before has just given back",
+      "cold: before each build a handle as large as the last one is created and kept, so that the build does "
+      "not get "
+      "that memory again"};
+  static const char *const during_texts[] = {"idle",
+                                             "kernel: one that only waits runs from before each build to "
+                                             "after it; while cuMemAlloc and cuMemFree are "
+                                             "measured it ends by itself after 50 ms",
+                                             "traffic: a kernel that reads memory all the time runs from "
+                                             "before each build to after it; while cuMemAlloc "
+                                             "and cuMemFree are measured it ends by itself after 50 ms"};
   bench_session *session = &bench->session;
   bench_session_note(session, "access", "%s",
                      bench->whole_range ? "range: one cuMemSetAccess and one cuMemUnmap for all chunks"
                                         : "chunk: one cuMemSetAccess and one cuMemUnmap a chunk");
-  bench_session_note(
-      session, "memory_state", "%s",
-      bench->cold ? "cold: before each build a handle as large as the last one is created and kept, so "
-                    "that the build does not get that memory again"
-                  : "warm: each build follows another that gave the same memory back");
+  bench_session_note(session, "memory_state", "%s", memory_texts[bench->memory]);
   bench_session_note(session, "live_handles", "%" PRIu64 " others, mapped, beside those that are measured",
                      bench->live_handles);
   bench_session_note(session, "aliases", "%" PRIu64, bench->aliases);
   bench_session_note(session, "threads", "%u%s", bench->threads,
                      bench->threads > 1 ? ": wall times of stages that all do side by side" : "");
-  bench_session_note(session, "during", "%s",
-                     bench->during_kernel
-                         ? "kernel: one runs from before each build to after it; while cuMemAlloc and "
-                           "cuMemFree are measured it ends by itself after 50 ms"
-                         : "idle");
+  bench_session_note(session, "during", "%s", during_texts[bench->during]);
   bench_session_note(session, "handle_type", "%s",
                      handle_words[bench->options.cuda.handle_type == VMM_CUDA_HANDLE_POSIX_FD]);
   bench_session_note(session, "gpu_direct", "%s", switch_words[bench->options.cuda.gpu_direct]);

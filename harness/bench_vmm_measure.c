@@ -1,6 +1,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 
+#include "harness/bench_host.h"
 #include "harness/bench_vmm.h"
 
 enum { ASYNC_STREAM = 1 };
@@ -46,58 +47,55 @@ static exit_status keep_last(bench_vmm *bench, uint64_t total) {
   return EXIT_STATUS_DONE;
 }
 
+/* An H200 clears memory in the background after it was given back, at some 270 GB/s, and whoever is given it
+ * before waits. Twice to three times as long is enough. */
+void bench_vmm_released(bench_vmm *bench, uint64_t bytes) {
+  enum { CLEARED_BYTES_A_NANOSECOND = 100, LEAST_NS = 1000000 };
+  bench->settled_ns = progress_clock_ns() + bytes / CLEARED_BYTES_A_NANOSECOND + LEAST_NS;
+}
+
+void bench_vmm_settle(const bench_vmm *bench) {
+  if (!bench->session.simulated) bench_host_wait_until(bench->settled_ns);
+}
+
 /* What happens before and after each measurement, as the conditions want it. */
 static exit_status begin_measurement(bench_vmm *bench, uint64_t total, uint64_t bound_ns) {
-  exit_status status = bench->cold ? keep_last(bench, total) : EXIT_STATUS_DONE;
-  if (status != EXIT_STATUS_DONE || !bench->during_kernel) return status;
+  if (bench->memory == BENCH_MEMORY_SETTLED) bench_vmm_settle(bench);
+  exit_status status = bench->memory == BENCH_MEMORY_COLD ? keep_last(bench, total) : EXIT_STATUS_DONE;
+  if (status != EXIT_STATUS_DONE || bench->during == BENCH_DURING_IDLE) return status;
   if (bench_spin_start(&bench->spin, bound_ns) == VMM_SUCCESS) return EXIT_STATUS_DONE;
   return bench_vmm_failure(bench, bench->session.driver, "starting the kernel that runs meanwhile");
 }
 
-static exit_status end_measurement(bench_vmm *bench, bool *kernel_ended) {
+static exit_status end_measurement(bench_vmm *bench, uint64_t total, bool *kernel_ended) {
+  bench_vmm_released(bench, total);
   *kernel_ended = false;
-  if (!bench->during_kernel) return EXIT_STATUS_DONE;
+  if (bench->during == BENCH_DURING_IDLE) return EXIT_STATUS_DONE;
   if (bench_spin_stop(&bench->spin, kernel_ended) == VMM_SUCCESS) return EXIT_STATUS_DONE;
   return bench_vmm_failure(bench, bench->session.driver, "stopping the kernel that runs meanwhile");
 }
 
 /* Warm memory is what a build just gave back: one must have been before. */
-static uint64_t warmup_of(const bench_vmm *bench) {
-  return !bench->cold && bench->options.warmup == 0 ? 1 : bench->options.warmup;
+uint64_t bench_vmm_warmup(const bench_vmm *bench) {
+  return bench->memory == BENCH_MEMORY_WARM && bench->options.warmup == 0 ? 1 : bench->options.warmup;
 }
 
-typedef struct point_samples {
-  bench_samples stages[BENCH_STAGE_COUNT], calls[BENCH_STAGE_COUNT], build, teardown;
-} point_samples;
-
-static exit_status build_once(bench_vmm *bench, bench_vmm_point *point, bool counts, point_samples *samples) {
-  exit_status status = begin_measurement(bench, point->plan.total, build_bound_ns);
+exit_status bench_vmm_build_once(bench_vmm *bench, const bench_build_plan *plan, bench_build_times *times,
+                                 bench_samples *calls, bool *kernel_ended) {
+  exit_status status = begin_measurement(bench, plan->total, build_bound_ns);
   if (status != EXIT_STATUS_DONE) return status;
-  bench_build_times times;
+  bench_session_probe_host(&bench->session);
   vmm_driver *failed;
-  vmm_status built =
-      bench_build_run(bench->drivers, &point->plan, &times, counts ? samples->calls : NULL, &failed);
-  bool kernel_ended;
-  status = end_measurement(bench, &kernel_ended);
-  if (built != VMM_SUCCESS) {
-    char total[BENCH_SIZE_TEXT], chunk[BENCH_SIZE_TEXT];
-    bench_size_text(point->plan.total, total);
-    bench_size_text(point->plan.chunk, chunk);
-    return bench_vmm_failure(bench, failed, "building %s from chunks of %s", total, chunk);
-  }
-  if (!counts || status != EXIT_STATUS_DONE) return status;
-  point->kernel_ended += kernel_ended;
-  for (int stage = 0; stage < BENCH_STAGE_COUNT; stage++) {
-    bench_samples_add(&samples->stages[stage], times.ns[stage]);
-    point->stage_calls[stage] = times.calls[stage];
-  }
-  bench_samples_add(&samples->build, bench_build_ns(&times));
-  bench_samples_add(&samples->teardown, bench_teardown_ns(&times));
-  return EXIT_STATUS_DONE;
+  const vmm_status built = bench_build_run(bench->drivers, plan, times, calls, &failed);
+  status = end_measurement(bench, plan->total, kernel_ended);
+  if (built == VMM_SUCCESS) return status;
+  char total[BENCH_SIZE_TEXT], chunk[BENCH_SIZE_TEXT];
+  bench_size_text(plan->total, total);
+  bench_size_text(plan->chunk, chunk);
+  return bench_vmm_failure(bench, failed, "building %s from chunks of %s", total, chunk);
 }
 
-exit_status bench_vmm_measure(bench_vmm *bench, uint64_t total, uint64_t chunk, bench_vmm_point *point) {
-  point_samples samples = {0};
+void bench_vmm_point_open(const bench_vmm *bench, uint64_t total, uint64_t chunk, bench_vmm_point *point) {
   *point = (bench_vmm_point){.plan = {.total = total,
                                       .chunk = chunk,
                                       .whole_range = bench->whole_range,
@@ -105,23 +103,38 @@ exit_status bench_vmm_measure(bench_vmm *bench, uint64_t total, uint64_t chunk, 
                                       .threads = bench->threads}};
   const uint64_t chunks = bench_build_chunks(&point->plan);
   if (point->plan.threads > chunks) point->plan.threads = (unsigned)chunks;
-  exit_status status = EXIT_STATUS_DONE;
-  const uint64_t warmup = warmup_of(bench);
-  for (uint64_t i = 0; i < warmup + bench->options.iterations && status == EXIT_STATUS_DONE; i++) {
-    status = build_once(bench, point, i >= warmup, &samples);
-  }
+}
+
+exit_status bench_vmm_point_build(bench_vmm *bench, bench_vmm_point *point, bool counts) {
+  bench_build_times times;
+  bool kernel_ended;
+  exit_status status =
+      bench_vmm_build_once(bench, &point->plan, &times, counts ? point->samples.calls : NULL, &kernel_ended);
+  if (!counts || status != EXIT_STATUS_DONE) return status;
+  point->kernel_ended += kernel_ended;
   for (int stage = 0; stage < BENCH_STAGE_COUNT; stage++) {
-    point->stages[stage] = bench_samples_summarize(&samples.stages[stage]);
-    point->calls[stage] = bench_samples_summarize(&samples.calls[stage]);
-    bench->session.lost |= samples.stages[stage].lost || samples.calls[stage].lost;
-    bench_samples_free(&samples.stages[stage]);
-    bench_samples_free(&samples.calls[stage]);
+    bench_samples_add(&point->samples.stages[stage], times.ns[stage]);
+    point->stage_calls[stage] = times.calls[stage];
   }
-  point->build = bench_samples_summarize(&samples.build);
-  point->teardown = bench_samples_summarize(&samples.teardown);
-  bench_samples_free(&samples.build);
-  bench_samples_free(&samples.teardown);
-  return status;
+  bench_samples_add(&point->samples.build, bench_build_ns(&times));
+  bench_samples_add(&point->samples.teardown, bench_teardown_ns(&times));
+  return EXIT_STATUS_DONE;
+}
+
+static bench_summary sum_up(bench_vmm *bench, bench_samples *samples) {
+  const bench_summary summary = bench_samples_summarize(samples);
+  bench->session.lost |= samples->lost;
+  bench_samples_free(samples);
+  return summary;
+}
+
+void bench_vmm_point_close(bench_vmm *bench, bench_vmm_point *point) {
+  for (int stage = 0; stage < BENCH_STAGE_COUNT; stage++) {
+    point->stages[stage] = sum_up(bench, &point->samples.stages[stage]);
+    point->calls[stage] = sum_up(bench, &point->samples.calls[stage]);
+  }
+  point->build = sum_up(bench, &point->samples.build);
+  point->teardown = sum_up(bench, &point->samples.teardown);
 }
 
 typedef enum native_way { NATIVE_MALLOC, NATIVE_ASYNC_WARM, NATIVE_ASYNC_COLD } native_way;
@@ -147,7 +160,8 @@ static exit_status measure_way(bench_vmm *bench, native_way way, uint64_t total,
   vmm_driver *driver = bench->session.driver;
   bench_samples take_samples = {0}, give_samples = {0};
   exit_status status = EXIT_STATUS_DONE;
-  const uint64_t warmup = way == NATIVE_ASYNC_WARM && bench->options.warmup == 0 ? 1 : warmup_of(bench);
+  const uint64_t warmup =
+      way == NATIVE_ASYNC_WARM && bench->options.warmup == 0 ? 1 : bench_vmm_warmup(bench);
   *supported = true;
   for (uint64_t i = 0; i < warmup + bench->options.iterations && status == EXIT_STATUS_DONE; i++) {
     if (way == NATIVE_ASYNC_COLD && empty_pool(bench) != VMM_SUCCESS) {
@@ -156,6 +170,7 @@ static exit_status measure_way(bench_vmm *bench, native_way way, uint64_t total,
     }
     status = begin_measurement(bench, total, malloc_bound_ns);
     if (status != EXIT_STATUS_DONE) break;
+    bench_session_probe_host(&bench->session);
     vmm_address address = 0;
     const uint64_t begin = driver->busy_ns;
     vmm_status result = take(driver, way, total, &address);
@@ -163,7 +178,7 @@ static exit_status measure_way(bench_vmm *bench, native_way way, uint64_t total,
     if (result == VMM_SUCCESS) result = give_back(driver, way, address);
     const uint64_t given = driver->busy_ns;
     bool kernel_ended;
-    status = end_measurement(bench, &kernel_ended);
+    status = end_measurement(bench, total, &kernel_ended);
     if (way != NATIVE_MALLOC && result == VMM_NOT_SUPPORTED) {
       *supported = false;
       vmm_error_clear(driver);
@@ -177,11 +192,8 @@ static exit_status measure_way(bench_vmm *bench, native_way way, uint64_t total,
       bench_samples_add(&give_samples, given - taken);
     }
   }
-  *taking = bench_samples_summarize(&take_samples);
-  *giving = bench_samples_summarize(&give_samples);
-  bench->session.lost |= take_samples.lost || give_samples.lost;
-  bench_samples_free(&take_samples);
-  bench_samples_free(&give_samples);
+  *taking = sum_up(bench, &take_samples);
+  *giving = sum_up(bench, &give_samples);
   return status;
 }
 

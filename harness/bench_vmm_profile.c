@@ -1,48 +1,37 @@
 /* The sweep behind --save-profile: what every call of the contract costs, by size and live handles, in the
  * format of vmm/profile.h. */
-#include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "harness/bench_vmm.h"
-#include "harness/program.h"
-#include "harness/table.h"
-#include "harness/units.h"
-#include "vmm/meter.h"
 
-enum { WORK_STREAM = 1, OTHER_STREAM = 2, SMALL_CALLS = 1000, RUNGS = 16, REFUSALS = 20, BATCH_LIMIT = 8192 };
+enum {
+  WORK_STREAM = 1,
+  OTHER_STREAM = 2,
+  SMALL_BLOCKS = 50,
+  CALLS_IN_A_BLOCK = 10,
+  RUNGS = 16,
+  REFUSAL_BLOCKS = 5,
+  BATCH_LIMIT = 8192
+};
 
 static const uint64_t build_total = UINT64_C(2) << 30;
-
-typedef struct cost_point {
-  vmm_call call;
-  uint64_t size, live_handles;
-  double nanoseconds;
-} cost_point;
 
 typedef struct sweep {
   bench_vmm *bench;
   vmm_driver *driver;
-  cost_point *points;
-  size_t count, capacity;
-  bool lost;
+  bench_points points;
 } sweep;
 
-static void add_point(sweep *self, vmm_call call, uint64_t size, uint64_t live_handles, double nanoseconds) {
-  if (self->count == self->capacity) {
-    size_t capacity = self->capacity ? self->capacity * 2 : 256;
-    cost_point *grown = realloc(self->points, capacity * sizeof *grown);
-    if (!grown) {
-      self->lost = true;
-      return;
-    }
-    self->points = grown;
-    self->capacity = capacity;
-  }
-  self->points[self->count++] = (cost_point){call, size, live_handles, nanoseconds};
+static size_t add_point(sweep *self, vmm_call call, uint64_t size, uint64_t live_handles) {
+  return bench_points_add(&self->points, call, size, live_handles);
 }
+
+static void add_sample(sweep *self, size_t number, double nanoseconds, uint64_t host_ns) {
+  bench_points_sample(&self->points, number, nanoseconds, host_ns);
+}
+
+static uint64_t probe(sweep *self) { return bench_session_probe_host(&self->bench->session); }
 
 static exit_status fail(sweep *self, const char *doing) {
   return bench_vmm_failure(self->bench, self->driver, "measuring %s", doing);
@@ -57,19 +46,41 @@ static uint64_t live_during(bench_stage stage, uint64_t others, uint64_t chunks)
   return others + chunks;
 }
 
+/* The stages that become points. */
+static const bench_stage handle_stages[] = {BENCH_CREATE, BENCH_MAP, BENCH_SET_ACCESS, BENCH_UNMAP,
+                                            BENCH_RELEASE};
+enum { HANDLE_STAGES = sizeof handle_stages / sizeof *handle_stages };
+
 static exit_status measure_builds(sweep *self, uint64_t others) {
+  bench_vmm *bench = self->bench;
   uint64_t sizes[BENCH_SIZES];
-  const size_t count = bench_sizes(&self->bench->options, sizes);
-  static const bench_stage stages[] = {BENCH_CREATE, BENCH_MAP, BENCH_SET_ACCESS, BENCH_UNMAP, BENCH_RELEASE};
+  size_t numbers[BENCH_SIZES][HANDLE_STAGES];
+  bench_build_plan plans[BENCH_SIZES];
+  const size_t count = bench_sizes(&bench->options, sizes);
   for (size_t i = 0; i < count; i++) {
-    bench_vmm_point point;
-    exit_status status =
-        bench_vmm_measure(self->bench, sizes[i] > build_total ? sizes[i] : build_total, sizes[i], &point);
-    if (status != EXIT_STATUS_DONE) return status;
-    const uint64_t chunks = bench_build_chunks(&point.plan);
-    for (size_t j = 0; j < sizeof stages / sizeof *stages; j++) {
-      add_point(self, bench_stage_calls[stages[j]], sizes[i], live_during(stages[j], others, chunks),
-                point.stages[stages[j]].p50 / (double)chunks);
+    plans[i] = (bench_build_plan){.total = sizes[i] > build_total ? sizes[i] : build_total,
+                                  .chunk = sizes[i],
+                                  .whole_range = bench->whole_range,
+                                  .aliases = 1,
+                                  .threads = 1};
+    for (int j = 0; j < HANDLE_STAGES; j++) {
+      numbers[i][j] = add_point(self, bench_stage_calls[handle_stages[j]], sizes[i],
+                                live_during(handle_stages[j], others, bench_build_chunks(&plans[i])));
+    }
+  }
+  const uint64_t warmup = bench->options.warmup;
+  for (uint64_t round = 0; round < warmup + bench->options.iterations; round++) {
+    for (size_t i = 0; i < count; i++) {
+      bench_build_times times;
+      bool kernel_ended;
+      exit_status status = bench_vmm_build_once(bench, &plans[i], &times, NULL, &kernel_ended);
+      if (status != EXIT_STATUS_DONE) return status;
+      if (round < warmup) continue;
+      const uint64_t host_ns = probe(self);
+      for (int j = 0; j < HANDLE_STAGES; j++) {
+        const double chunks = (double)bench_build_chunks(&plans[i]);
+        add_sample(self, numbers[i][j], (double)times.ns[handle_stages[j]] / chunks, host_ns);
+      }
     }
   }
   return EXIT_STATUS_DONE;
@@ -118,50 +129,46 @@ static exit_status measure_handles(sweep *self) {
   return status;
 }
 
-/* Reservations that were in use: the median over a build from small chunks and one from a single chunk.
- * Larger ones than a build are only reserved and freed. */
+/* One reservation, made and freed; larger ones than a build stay empty. *reserve, *release: nanoseconds. */
+static vmm_status reserve_once(sweep *self, uint64_t size, uint64_t chunk, uint64_t *reserve,
+                               uint64_t *release) {
+  if (size <= build_total) {
+    const bench_build_plan plan = {.total = size, .chunk = chunk, .aliases = 1, .threads = 1};
+    bench_build_times times;
+    vmm_driver *failed;
+    vmm_status status = bench_build_run(&self->driver, &plan, &times, NULL, &failed);
+    *reserve = times.ns[BENCH_RESERVE];
+    *release = times.ns[BENCH_ADDRESS_FREE];
+    return status;
+  }
+  vmm_address address;
+  const uint64_t begin = self->driver->busy_ns;
+  vmm_status status = vmm_address_reserve(self->driver, size, 0, &address);
+  const uint64_t middle = self->driver->busy_ns;
+  if (status == VMM_SUCCESS) status = vmm_address_free(self->driver, address, size);
+  *reserve = middle - begin;
+  *release = self->driver->busy_ns - middle;
+  return status;
+}
+
+/* Reservations that were in use, by small chunks and by a single one in turn. */
 static exit_status measure_reservations(sweep *self) {
   const uint64_t granularity = self->bench->session.granularity;
+  const uint64_t warmup = self->bench->options.warmup, iterations = self->bench->options.iterations;
   for (uint64_t size = granularity; size <= UINT64_C(1) << 40; size *= 4) {
-    bench_samples reserve = {0}, release = {0};
-    exit_status status = EXIT_STATUS_DONE;
-    const uint64_t warmup = self->bench->options.warmup, iterations = self->bench->options.iterations;
-    for (uint64_t i = 0; i < warmup + iterations && status == EXIT_STATUS_DONE; i++) {
-      if (size > build_total) {
-        vmm_address address;
-        uint64_t begin = self->driver->busy_ns;
-        if (vmm_address_reserve(self->driver, size, 0, &address) != VMM_SUCCESS)
-          status = fail(self, "reservations");
-        uint64_t middle = self->driver->busy_ns;
-        if (status == EXIT_STATUS_DONE && vmm_address_free(self->driver, address, size) != VMM_SUCCESS) {
-          status = fail(self, "reservations");
-        }
-        if (i < warmup) continue;
-        bench_samples_add(&reserve, middle - begin);
-        bench_samples_add(&release, self->driver->busy_ns - middle);
-        continue;
+    const size_t reserves = add_point(self, VMM_CALL_ADDRESS_RESERVE, size, 0);
+    const size_t frees = add_point(self, VMM_CALL_ADDRESS_FREE, size, 0);
+    const uint64_t chunks[] = {size / granularity > 256 ? size / 256 : granularity, size};
+    for (uint64_t i = 0; i < 2 * (warmup + iterations); i++) {
+      uint64_t reserve, release;
+      if (reserve_once(self, size, chunks[i % 2], &reserve, &release) != VMM_SUCCESS) {
+        return fail(self, "reservations");
       }
-      const uint64_t chunks[] = {size / granularity > 256 ? size / 256 : granularity, size};
-      for (int j = 0; j < 2 && status == EXIT_STATUS_DONE; j++) {
-        const bench_build_plan plan = {.total = size, .chunk = chunks[j], .aliases = 1, .threads = 1};
-        bench_build_times times;
-        vmm_driver *failed;
-        if (bench_build_run(&self->driver, &plan, &times, NULL, &failed) != VMM_SUCCESS) {
-          status = fail(self, "reservations");
-        } else if (i >= warmup) {
-          bench_samples_add(&reserve, times.ns[BENCH_RESERVE]);
-          bench_samples_add(&release, times.ns[BENCH_ADDRESS_FREE]);
-        }
-      }
+      if (i < 2 * warmup) continue;
+      const uint64_t host_ns = probe(self);
+      add_sample(self, reserves, (double)reserve, host_ns);
+      add_sample(self, frees, (double)release, host_ns);
     }
-    if (status == EXIT_STATUS_DONE) {
-      add_point(self, VMM_CALL_ADDRESS_RESERVE, size, 0, bench_samples_summarize(&reserve).p50);
-      add_point(self, VMM_CALL_ADDRESS_FREE, size, 0, bench_samples_summarize(&release).p50);
-    }
-    self->lost |= reserve.lost || release.lost;
-    bench_samples_free(&reserve);
-    bench_samples_free(&release);
-    if (status != EXIT_STATUS_DONE) return status;
   }
   return EXIT_STATUS_DONE;
 }
@@ -171,21 +178,19 @@ static exit_status measure_reservations(sweep *self) {
 /* Repeats something whose calls take the time that it returns in *nanoseconds. */
 typedef vmm_status (*short_work)(sweep *self, uint64_t *nanoseconds);
 
-static exit_status measure_short(sweep *self, vmm_call call, short_work work, int times, const char *doing) {
-  bench_samples samples = {0};
-  exit_status status = EXIT_STATUS_DONE;
-  for (int i = 0; i < times && status == EXIT_STATUS_DONE; i++) {
-    uint64_t nanoseconds;
-    if (work(self, &nanoseconds) != VMM_SUCCESS) {
-      status = fail(self, doing);
-    } else {
-      bench_samples_add(&samples, nanoseconds);
+/* blocks of CALLS_IN_A_BLOCK: each call alone is too short for the clock. */
+static exit_status measure_short(sweep *self, vmm_call call, short_work work, int blocks, const char *doing) {
+  const size_t number = add_point(self, call, 0, 0);
+  for (int i = 0; i < blocks; i++) {
+    uint64_t sum = 0;
+    for (int j = 0; j < CALLS_IN_A_BLOCK; j++) {
+      uint64_t nanoseconds;
+      if (work(self, &nanoseconds) != VMM_SUCCESS) return fail(self, doing);
+      sum += nanoseconds;
     }
+    add_sample(self, number, (double)sum / CALLS_IN_A_BLOCK, probe(self));
   }
-  if (status == EXIT_STATUS_DONE) add_point(self, call, 0, 0, bench_samples_summarize(&samples).p50);
-  self->lost |= samples.lost;
-  bench_samples_free(&samples);
-  return status;
+  return EXIT_STATUS_DONE;
 }
 
 /* The handle's memory stays with its mapping. */
@@ -279,14 +284,14 @@ static exit_status measure_refusals(sweep *self, bool has_pool) {
   exit_status status = EXIT_STATUS_DONE;
   if (fill_device(self, handles, &count) != VMM_SUCCESS) status = fail(self, "a full device");
   if (status == EXIT_STATUS_DONE) {
-    status = measure_short(self, VMM_CALL_CREATE, create_refused, REFUSALS, "refusals of cuMemCreate");
+    status = measure_short(self, VMM_CALL_CREATE, create_refused, REFUSAL_BLOCKS, "refusals of cuMemCreate");
   }
   if (status == EXIT_STATUS_DONE) {
-    status = measure_short(self, VMM_CALL_MALLOC, malloc_refused, REFUSALS, "refusals of cuMemAlloc");
+    status = measure_short(self, VMM_CALL_MALLOC, malloc_refused, REFUSAL_BLOCKS, "refusals of cuMemAlloc");
   }
   if (status == EXIT_STATUS_DONE && has_pool) {
-    status =
-        measure_short(self, VMM_CALL_MALLOC_ASYNC, async_refused, REFUSALS, "refusals of cuMemAllocAsync");
+    status = measure_short(self, VMM_CALL_MALLOC_ASYNC, async_refused, REFUSAL_BLOCKS,
+                           "refusals of cuMemAllocAsync");
   }
   while (count > 0) {
     if (vmm_release(self->driver, handles[--count]) != VMM_SUCCESS) {
@@ -322,11 +327,11 @@ static vmm_status run_batch(sweep *self, bool async, uint64_t size, vmm_address 
 }
 
 /* Small sizes share what the driver takes from the device: enough of them that its cost is spread as in use.
- */
+ * Not much memory in all: it is cleared after each batch. */
 static uint64_t batch_count(const sweep *self, uint64_t size) {
   const uint64_t most = self->bench->session.usable_bytes / 4;
   uint64_t count = size < UINT64_C(1) << 16 ? (UINT64_C(4) << 20) / size : 64;
-  if (count * size > UINT64_C(8) << 30) count = (UINT64_C(8) << 30) / size;
+  if (count * size > UINT64_C(1) << 30) count = (UINT64_C(1) << 30) / size;
   if (count > BATCH_LIMIT) count = BATCH_LIMIT;
   return size > most ? 0 : count ? count : 1;
 }
@@ -341,10 +346,13 @@ static exit_status measure_allocator(sweep *self, bool async, uint64_t factor, b
   for (uint64_t size = 512; size <= UINT64_C(64) << 30 && status == EXIT_STATUS_DONE; size *= factor) {
     const uint64_t count = batch_count(self, size);
     if (count == 0) break;
-    bench_samples take = {0}, give = {0};
+    const size_t takes = add_point(self, async ? VMM_CALL_MALLOC_ASYNC : VMM_CALL_MALLOC, size, 0);
+    const size_t gives = add_point(self, async ? VMM_CALL_FREE_ASYNC : VMM_CALL_FREE, size, 0);
     for (uint64_t i = 0; i < warmup + self->bench->options.iterations; i++) {
       uint64_t taking, giving;
+      if (!async) bench_vmm_settle(self->bench);
       vmm_status result = run_batch(self, async, size, addresses, count, &taking, &giving);
+      if (!async) bench_vmm_released(self->bench, count * size);
       if (async && result == VMM_NOT_SUPPORTED) {
         *supported = false;
         vmm_error_clear(self->driver);
@@ -355,18 +363,10 @@ static exit_status measure_allocator(sweep *self, bool async, uint64_t factor, b
         break;
       }
       if (i < warmup) continue;
-      bench_samples_add(&take, taking / count);
-      bench_samples_add(&give, giving / count);
+      const uint64_t host_ns = probe(self);
+      add_sample(self, takes, (double)taking / (double)count, host_ns);
+      add_sample(self, gives, (double)giving / (double)count, host_ns);
     }
-    if (status == EXIT_STATUS_DONE && *supported) {
-      add_point(self, async ? VMM_CALL_MALLOC_ASYNC : VMM_CALL_MALLOC, size, 0,
-                bench_samples_summarize(&take).p50);
-      add_point(self, async ? VMM_CALL_FREE_ASYNC : VMM_CALL_FREE, size, 0,
-                bench_samples_summarize(&give).p50);
-    }
-    self->lost |= take.lost || give.lost;
-    bench_samples_free(&take);
-    bench_samples_free(&give);
     if (!*supported) break;
   }
   free(addresses);
@@ -423,131 +423,24 @@ static exit_status measure_small(sweep *self) {
   vmm_event event = 0;
   exit_status status = EXIT_STATUS_DONE;
   for (size_t i = 0; i < sizeof calls / sizeof *calls && status == EXIT_STATUS_DONE; i++) {
-    bench_samples samples = {0};
-    for (int j = 0; j < SMALL_CALLS; j++) {
+    const size_t number = add_point(self, calls[i], 0, 0);
+    for (int j = 0; j < SMALL_BLOCKS && status == EXIT_STATUS_DONE; j++) {
       const uint64_t begin = self->driver->busy_ns;
-      if (call_small(self, calls[i], &event) != VMM_SUCCESS) {
-        status = fail(self, vmm_call_name(calls[i]));
-        break;
+      for (int k = 0; k < CALLS_IN_A_BLOCK && status == EXIT_STATUS_DONE; k++) {
+        if (call_small(self, calls[i], &event) != VMM_SUCCESS) status = fail(self, vmm_call_name(calls[i]));
       }
-      bench_samples_add(&samples, self->driver->busy_ns - begin);
+      add_sample(self, number, (double)(self->driver->busy_ns - begin) / CALLS_IN_A_BLOCK, probe(self));
     }
-    if (status == EXIT_STATUS_DONE) add_point(self, calls[i], 0, 0, bench_samples_summarize(&samples).p50);
-    self->lost |= samples.lost;
-    bench_samples_free(&samples);
   }
   if (event) vmm_event_discard(self->driver, event);
   if (status == EXIT_STATUS_DONE) {
-    status = measure_short(self, VMM_CALL_RELEASE, release_mapped, SMALL_CALLS, "releases of mapped handles");
+    status =
+        measure_short(self, VMM_CALL_RELEASE, release_mapped, SMALL_BLOCKS, "releases of mapped handles");
   }
   if (status == EXIT_STATUS_DONE) {
-    status = measure_short(self, VMM_CALL_UNMAP, unmap_nothing, SMALL_CALLS, "cuMemUnmap of nothing");
+    status = measure_short(self, VMM_CALL_UNMAP, unmap_nothing, SMALL_BLOCKS, "cuMemUnmap of nothing");
   }
   return status;
-}
-
-/* ---- results ---- */
-
-static const char *call_word(vmm_call call, char text[32]) {
-  static const char *const names[VMM_CALL_COUNT] = {
-#define XX(name, called) [VMM_CALL_##name] = #name,
-      VMM_CALL_MAP(XX)
-#undef XX
-  };
-  size_t i = 0;
-  for (; names[call][i] && i < 31; i++) text[i] = (char)tolower((unsigned char)names[call][i]);
-  text[i] = '\0';
-  return text;
-}
-
-static int compare_points(const void *left, const void *right) {
-  const cost_point *a = left, *b = right;
-  if (a->call != b->call) return a->call < b->call ? -1 : 1;
-  if (a->size != b->size) return a->size < b->size ? -1 : 1;
-  return a->live_handles < b->live_handles ? -1 : a->live_handles > b->live_handles;
-}
-
-static bool write_profile(const sweep *self, FILE *stream) {
-  const bench_session *session = &self->bench->session;
-  fprintf(stream,
-          "lakebed-profile 1\n"
-          "device %s\n"
-          "source '%s' on %s: %s, %s\n"
-          "total_bytes %" PRIu64
-          "\n"
-          "usable_bytes %" PRIu64
-          "\n"
-          "granularity_bytes %" PRIu64
-          "\n\n"
-          "# cost CALL SIZE_BYTES LIVE_HANDLES MICROSECONDS\n"
-          "# create, map, set_access, unmap, release: medians over %" PRIu64
-          " builds of the mean call, %s, beside other handles of\n"
-          "# %" PRIu64
-          " bytes that are all mapped. malloc, free: medians of the mean call of a batch, on an idle\n"
-          "# device. malloc_async, free_async: the same, from a pool that holds the memory already. Size 0: "
-          "calls that\n"
-          "# move no memory, create, malloc, malloc_async refused by a full device, release of a mapped "
-          "handle.\n",
-          session->device, session->options->command, session->date, session->device, session->provenance,
-          session->total_bytes, session->usable_bytes, session->granularity, session->options->iterations,
-          self->bench->whole_range ? "with one set_access and one unmap for all chunks"
-                                   : "with one set_access and one unmap a chunk",
-          session->granularity);
-  for (size_t i = 0; i < self->count; i++) {
-    const cost_point *point = &self->points[i];
-    char word[32];
-    if (i == 0 || point->call != self->points[i - 1].call) fputc('\n', stream);
-    fprintf(stream, "cost %s %" PRIu64 " %" PRIu64 " %.6g\n", call_word(point->call, word), point->size,
-            point->live_handles, point->nanoseconds / 1000);
-  }
-  return fflush(stream) == 0 && !ferror(stream);
-}
-
-static exit_status save_profile(const sweep *self, const char *path) {
-  FILE *stream = fopen(path, "w");
-  if (!stream) {
-    program_complain("%s cannot be written: %s", path, strerror(errno));
-    return EXIT_STATUS_USAGE;
-  }
-  bool written = write_profile(self, stream);
-  if (fclose(stream) != 0) written = false;
-  if (written) return EXIT_STATUS_DONE;
-  program_complain("%s could not be written", path);
-  return EXIT_STATUS_USAGE;
-}
-
-static void record_points(const sweep *self) {
-  bench_session *session = &self->bench->session;
-  for (size_t i = 0; i < self->count; i++) {
-    const cost_point *point = &self->points[i];
-    char word[32];
-    json_t *record = bench_session_record(session, "profile");
-    bench_record_text(session, record, "call", call_word(point->call, word));
-    bench_record_integer(session, record, "size_bytes", point->size);
-    bench_record_integer(session, record, "live_handles", point->live_handles);
-    bench_record_real(session, record, "p50_us", point->nanoseconds / 1000);
-  }
-}
-
-static void print_points(const sweep *self) {
-  bench_session *session = &self->bench->session;
-  bench_session_print(session, "\n# Profile: microseconds of one call\n");
-  static const char *const titles[] = {"<call", "size", "live handles", "us"};
-  table *rows = table_create(titles, sizeof titles / sizeof *titles);
-  for (size_t i = 0; i < self->count; i++) {
-    const cost_point *point = &self->points[i];
-    char word[32], size[BENCH_SIZE_TEXT], live[UNITS_TEXT], time[UNITS_TEXT];
-    bench_size_text(point->size, size);
-    units_count(point->live_handles, live);
-    units_significant(point->nanoseconds / 1000, time);
-    table_row(rows);
-    table_cell(rows, "%s", call_word(point->call, word));
-    table_cell(rows, "%s", point->size ? size : "-");
-    table_cell(rows, "%s", live);
-    table_cell(rows, "%s", time);
-  }
-  if (session->report && !table_print(rows, session->report)) session->lost = true;
-  table_destroy(rows);
 }
 
 exit_status bench_vmm_profile(bench_vmm *bench) {
@@ -558,12 +451,10 @@ exit_status bench_vmm_profile(bench_vmm *bench) {
   /* Last: a simulated pool keeps what it took. */
   if (status == EXIT_STATUS_DONE) status = measure_allocators(&self);
   if (status == EXIT_STATUS_DONE) {
-    if (self.count > 0) qsort(self.points, self.count, sizeof *self.points, compare_points);
-    bench->session.lost |= self.lost;
-    record_points(&self);
-    print_points(&self);
-    if (bench->profile_path) status = save_profile(&self, bench->profile_path);
+    bench_points_settle(&self.points);
+    bench->session.lost |= self.points.lost;
+    status = bench_vmm_profile_report(bench, &self.points);
   }
-  free(self.points);
+  bench_points_free(&self.points);
   return status;
 }

@@ -142,11 +142,18 @@ static exit_status measure_total(bench_vmm *bench, uint64_t total, total_points 
   progress_begin(&bench->session.shown, "%s", text);
   progress_update(&bench->session.shown, 0, 0, UINT64_MAX);
   exit_status status = bench_vmm_measure_native(bench, total, &all->native);
-  for (size_t i = 0; i < count && sizes[i] <= total && status == EXIT_STATUS_DONE; i++) {
-    progress_update(&bench->session.shown, (double)i / (double)count, 0, UINT64_MAX);
-    status = bench_vmm_measure(bench, total, sizes[i], &all->points[all->count]);
-    if (status == EXIT_STATUS_DONE) all->count++;
+  for (size_t i = 0; i < count && sizes[i] <= total; i++) {
+    bench_vmm_point_open(bench, total, sizes[i], &all->points[all->count++]);
   }
+  /* By turns, so that a change of the machine's speed meets all sizes alike. */
+  const uint64_t warmup = bench_vmm_warmup(bench), rounds = warmup + bench->options.iterations;
+  for (uint64_t round = 0; round < rounds && status == EXIT_STATUS_DONE; round++) {
+    for (size_t i = 0; i < all->count && status == EXIT_STATUS_DONE; i++) {
+      status = bench_vmm_point_build(bench, &all->points[i], round >= warmup);
+    }
+    progress_update(&bench->session.shown, (double)round / (double)rounds, 0, UINT64_MAX);
+  }
+  for (size_t i = 0; i < all->count; i++) bench_vmm_point_close(bench, &all->points[i]);
   progress_end(&bench->session.shown, status == EXIT_STATUS_DONE ? "measured" : "failed");
   const exit_status forgotten = bench_vmm_forget_kept(bench);
   return exit_status_worse(status, forgotten);

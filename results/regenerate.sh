@@ -52,6 +52,7 @@ section_axes() {
   }
   axis plain
   axis range --access range
+  axis warm --memory warm
   axis cold --memory cold
   axis handles-16384 --live-handles 16384
   axis handles-full --live-handles full
@@ -62,7 +63,8 @@ section_axes() {
   axis threads-2 --threads 2
   axis threads-4 --threads 4
   axis threads-8 --threads 8
-  axis kernel --during kernel
+  axis kernel-512MiB --during kernel --total 512MiB
+  axis traffic-512MiB --during traffic --total 512MiB
   axis posix-fd --handle-type posix_fd
   axis gpu-direct --gpu-direct on
   if [[ -s $scratch/rows ]]; then
