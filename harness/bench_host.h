@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* Nanoseconds that a fixed piece of work (integer arithmetic, some 10 us) takes now. */
+/* Nanoseconds that a fixed piece of work (arithmetic, memory, system calls: some 10 us) takes now. */
 uint64_t bench_host_loop_ns(void);
 /* Returns when the clock shows this time. The processor does not sleep: one that did would start slowly. */
 void bench_host_wait_until(uint64_t clock_ns);

@@ -421,6 +421,7 @@ exit_status bench_session_open(bench_session *session, const bench_options *opti
     return status;
   }
   print_header(session, what, reason);
+  if (!session->simulated) bench_host_loop_ns(); /* the first one also fills its table */
   return EXIT_STATUS_DONE;
 }
 
