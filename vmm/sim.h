@@ -25,7 +25,7 @@ typedef struct vmm_sim_configuration {
   uint64_t capacity;          /* physical bytes; 0: the profile's usable bytes */
   uint64_t granularity;       /* 0: the profile's, or 2 MiB */
   uint64_t address_limit;     /* VA bytes that can be reserved, at most (and 0:) the 126 TiB that
-                                 128 TiB leave beside the host's and cuMemAlloc's; backed: 8 TiB */
+                                 128 TiB leave beside the host's and cuMemAlloc's; backed: 8 TiB, less if the host has less */
   uint64_t event_delay;       /* an event completes after so many vmm_sim_tick calls; 0: at once */
   bool backed;                /* chunks are pages of a memfd mapped at real addresses */
 } vmm_sim_configuration;

@@ -1,6 +1,5 @@
 #define _GNU_SOURCE
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,23 +10,29 @@
 /* Physical memory is a sparse memfd, VA two arenas without access. Mapping a chunk maps
  * its part of the file at a fixed place in an arena, so that two mappings of a chunk are
  * the same pages. The arenas ask for addresses that a Linux process leaves unused; a
- * process where they are taken gets others. */
+ * process where they are taken gets others, and one that has less room (under the thread
+ * sanitizer) smaller arenas. */
 
 #define VA_ARENA_BYTES (8 * SIM_TIB)
 #define MALLOC_ARENA_BYTES SIM_TIB
 #define VA_ARENA_WISH (UINT64_C(32) * SIM_TIB)
 #define MALLOC_ARENA_WISH (UINT64_C(48) * SIM_TIB)
+#define SMALLEST_ARENA_BYTES (SIM_TIB / 16)
 #define ARENA_ALIGNMENT (UINT64_C(1) << 30)
 
 static void *pointer_to(vmm_address address) { return (void *)(uintptr_t)address; }
 
 static int protection(bool accessible) { return accessible ? PROT_READ | PROT_WRITE : PROT_NONE; }
 
-/* Maps size bytes without access, with room to align the start. */
-static unsigned char *make_arena(uint64_t wish, uint64_t size) {
-  void *arena = mmap(pointer_to(wish), size + ARENA_ALIGNMENT, PROT_NONE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return arena == MAP_FAILED ? NULL : arena;
+/* Maps size bytes without access, with room to align the start; less where that fails. */
+static unsigned char *make_arena(uint64_t wish, uint64_t *size) {
+  while (true) {
+    void *arena = mmap(pointer_to(wish), *size + ARENA_ALIGNMENT, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (arena != MAP_FAILED) return arena;
+    if (*size / 2 < SMALLEST_ARENA_BYTES) return NULL;
+    *size = *size / 2 & ~(ARENA_ALIGNMENT - 1);
+  }
 }
 
 static uint64_t arena_start(const unsigned char *arena) {
@@ -39,8 +44,8 @@ vmm_status sim_backing_create(vmm_sim *sim) {
   if (!sim->configuration.backed) return VMM_SUCCESS;
   if (sim->va_size > VA_ARENA_BYTES) sim->va_size = VA_ARENA_BYTES;
   sim->malloc_space.size = MALLOC_ARENA_BYTES;
-  sim->va_arena = make_arena(VA_ARENA_WISH, sim->va_size);
-  sim->malloc_arena = make_arena(MALLOC_ARENA_WISH, sim->malloc_space.size);
+  sim->va_arena = make_arena(VA_ARENA_WISH, &sim->va_size);
+  sim->malloc_arena = make_arena(MALLOC_ARENA_WISH, &sim->malloc_space.size);
   sim->memory_file = memfd_create("lakebed-device", MFD_CLOEXEC);
   if (!sim->va_arena || !sim->malloc_arena || sim->memory_file < 0) return VMM_OUT_OF_MEMORY;
   sim->va_start = arena_start(sim->va_arena);

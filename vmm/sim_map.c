@@ -244,8 +244,17 @@ vmm_status sim_set_access(vmm_driver *driver, vmm_address address, uint64_t size
     return sim_refuse(sim, VMM_INVALID_VALUE, call, address, size, 0, 0);
   }
   status = sim_backing_allow(sim, address, size, true);
-  if (status != VMM_SUCCESS) return sim_refuse(sim, status, call, address, size, 0, 0);
   uint64_t granule = granule_of(sim, address), end = granule + (size >> sim->granule_bits);
+  if (status != VMM_SUCCESS) { /* perhaps half way */
+    while (granule < end) {
+      const sim_mapping *mapping = &sim->mappings[sim_pages_get(&sim->pages, granule)];
+      if (!mapping->accessible) {
+        sim_backing_allow(sim, mapping->address, (uint64_t)mapping->granules << sim->granule_bits, false);
+      }
+      granule += mapping->granules;
+    }
+    return sim_refuse(sim, status, call, address, size, 0, 0);
+  }
   while (granule < end) {
     sim_mapping *mapping = &sim->mappings[sim_pages_get(&sim->pages, granule)];
     sim_charge(sim, call, (uint64_t)mapping->granules << sim->granule_bits);
