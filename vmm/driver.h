@@ -17,38 +17,38 @@
 #include <stdint.h>
 
 /* XX(name, CUresult value, text) */
-#define VMM_STATUS_MAP(XX)                                                  \
-  XX(SUCCESS, 0, "success")                                                 \
-  XX(INVALID_VALUE, 1, "invalid value")                                     \
-  XX(OUT_OF_MEMORY, 2, "out of memory")                                     \
-  XX(NOT_INITIALIZED, 3, "driver not initialized")                          \
-  XX(DEINITIALIZED, 4, "driver deinitialized")                              \
-  XX(STUB_LIBRARY, 34, "libcuda is a stub")                                 \
-  XX(DEVICE_UNAVAILABLE, 46, "device in use or unavailable")                \
-  XX(NO_DEVICE, 100, "no device")                                           \
-  XX(INVALID_DEVICE, 101, "invalid device")                                 \
-  XX(INVALID_IMAGE, 200, "invalid kernel image")                            \
-  XX(INVALID_CONTEXT, 201, "invalid context")                               \
-  XX(NO_BINARY_FOR_GPU, 209, "no kernel image for this device")             \
-  XX(ECC_UNCORRECTABLE, 214, "uncorrectable memory error")                  \
-  XX(INVALID_PTX, 218, "invalid PTX")                                       \
-  XX(UNSUPPORTED_PTX_VERSION, 222, "PTX newer than the driver")             \
-  XX(OPERATING_SYSTEM, 304, "operating system call failed")                 \
-  XX(INVALID_HANDLE, 400, "invalid handle")                                 \
-  XX(ILLEGAL_STATE, 401, "illegal state")                                   \
-  XX(NOT_FOUND, 500, "not found")                                           \
-  XX(NOT_READY, 600, "not ready")                                           \
-  XX(ILLEGAL_ADDRESS, 700, "illegal address")                               \
-  XX(LAUNCH_OUT_OF_RESOURCES, 701, "too few resources for the launch")      \
-  XX(LAUNCH_TIMEOUT, 702, "kernel ran too long")                            \
-  XX(CONTEXT_IS_DESTROYED, 709, "context is destroyed")                     \
-  XX(MISALIGNED_ADDRESS, 716, "misaligned address")                         \
-  XX(LAUNCH_FAILED, 719, "kernel failed")                                   \
-  XX(NOT_PERMITTED, 800, "operation not permitted")                         \
-  XX(NOT_SUPPORTED, 801, "operation not supported")                         \
-  XX(SYSTEM_NOT_READY, 802, "system not ready")                             \
-  XX(SYSTEM_DRIVER_MISMATCH, 803, "kernel driver and libcuda differ")       \
-  XX(COMPAT_NOT_SUPPORTED_ON_DEVICE, 804, "forward compatibility not supported")\
+#define VMM_STATUS_MAP(XX)                                                       \
+  XX(SUCCESS, 0, "success")                                                      \
+  XX(INVALID_VALUE, 1, "invalid value")                                          \
+  XX(OUT_OF_MEMORY, 2, "out of memory")                                          \
+  XX(NOT_INITIALIZED, 3, "driver not initialized")                               \
+  XX(DEINITIALIZED, 4, "driver deinitialized")                                   \
+  XX(STUB_LIBRARY, 34, "libcuda is a stub")                                      \
+  XX(DEVICE_UNAVAILABLE, 46, "device in use or unavailable")                     \
+  XX(NO_DEVICE, 100, "no device")                                                \
+  XX(INVALID_DEVICE, 101, "invalid device")                                      \
+  XX(INVALID_IMAGE, 200, "invalid kernel image")                                 \
+  XX(INVALID_CONTEXT, 201, "invalid context")                                    \
+  XX(NO_BINARY_FOR_GPU, 209, "no kernel image for this device")                  \
+  XX(ECC_UNCORRECTABLE, 214, "uncorrectable memory error")                       \
+  XX(INVALID_PTX, 218, "invalid PTX")                                            \
+  XX(UNSUPPORTED_PTX_VERSION, 222, "PTX newer than the driver")                  \
+  XX(OPERATING_SYSTEM, 304, "operating system call failed")                      \
+  XX(INVALID_HANDLE, 400, "invalid handle")                                      \
+  XX(ILLEGAL_STATE, 401, "illegal state")                                        \
+  XX(NOT_FOUND, 500, "not found")                                                \
+  XX(NOT_READY, 600, "not ready")                                                \
+  XX(ILLEGAL_ADDRESS, 700, "illegal address")                                    \
+  XX(LAUNCH_OUT_OF_RESOURCES, 701, "too few resources for the launch")           \
+  XX(LAUNCH_TIMEOUT, 702, "kernel ran too long")                                 \
+  XX(CONTEXT_IS_DESTROYED, 709, "context is destroyed")                          \
+  XX(MISALIGNED_ADDRESS, 716, "misaligned address")                              \
+  XX(LAUNCH_FAILED, 719, "kernel failed")                                        \
+  XX(NOT_PERMITTED, 800, "operation not permitted")                              \
+  XX(NOT_SUPPORTED, 801, "operation not supported")                              \
+  XX(SYSTEM_NOT_READY, 802, "system not ready")                                  \
+  XX(SYSTEM_DRIVER_MISMATCH, 803, "kernel driver and libcuda differ")            \
+  XX(COMPAT_NOT_SUPPORTED_ON_DEVICE, 804, "forward compatibility not supported") \
   XX(UNKNOWN, 999, "unknown error")
 
 typedef enum vmm_status {
@@ -58,26 +58,26 @@ typedef enum vmm_status {
 } vmm_status;
 
 /* XX(name, name of the CUDA call that it stands for) */
-#define VMM_CALL_MAP(XX)                            \
-  XX(GRANULARITY, "cuMemGetAllocationGranularity")  \
-  XX(MEMORY_INFO, "cuMemGetInfo")                   \
-  XX(ADDRESS_RESERVE, "cuMemAddressReserve")        \
-  XX(ADDRESS_FREE, "cuMemAddressFree")              \
-  XX(CREATE, "cuMemCreate")                         \
-  XX(RELEASE, "cuMemRelease")                       \
-  XX(MAP, "cuMemMap")                               \
-  XX(UNMAP, "cuMemUnmap")                           \
-  XX(SET_ACCESS, "cuMemSetAccess")                  \
-  XX(MALLOC, "cuMemAlloc")                          \
-  XX(FREE, "cuMemFree")                             \
-  XX(MALLOC_ASYNC, "cuMemAllocAsync")               \
-  XX(FREE_ASYNC, "cuMemFreeAsync")                  \
-  XX(EVENT_RECORD, "cuEventRecord")                 \
-  XX(EVENT_QUERY, "cuEventQuery")                   \
-  XX(EVENT_WAIT, "cuEventSynchronize")              \
-  XX(STREAM_WAIT_EVENT, "cuStreamWaitEvent")        \
-  XX(SYNCHRONIZE, "cuCtxSynchronize")               \
-  XX(FILL, "fill")                                  \
+#define VMM_CALL_MAP(XX)                           \
+  XX(GRANULARITY, "cuMemGetAllocationGranularity") \
+  XX(MEMORY_INFO, "cuMemGetInfo")                  \
+  XX(ADDRESS_RESERVE, "cuMemAddressReserve")       \
+  XX(ADDRESS_FREE, "cuMemAddressFree")             \
+  XX(CREATE, "cuMemCreate")                        \
+  XX(RELEASE, "cuMemRelease")                      \
+  XX(MAP, "cuMemMap")                              \
+  XX(UNMAP, "cuMemUnmap")                          \
+  XX(SET_ACCESS, "cuMemSetAccess")                 \
+  XX(MALLOC, "cuMemAlloc")                         \
+  XX(FREE, "cuMemFree")                            \
+  XX(MALLOC_ASYNC, "cuMemAllocAsync")              \
+  XX(FREE_ASYNC, "cuMemFreeAsync")                 \
+  XX(EVENT_RECORD, "cuEventRecord")                \
+  XX(EVENT_QUERY, "cuEventQuery")                  \
+  XX(EVENT_WAIT, "cuEventSynchronize")             \
+  XX(STREAM_WAIT_EVENT, "cuStreamWaitEvent")       \
+  XX(SYNCHRONIZE, "cuCtxSynchronize")              \
+  XX(FILL, "fill")                                 \
   XX(VERIFY, "verify")
 
 typedef enum vmm_call {
@@ -140,7 +140,8 @@ typedef struct vmm_driver_operations {
    * was; else NOT_SUPPORTED for offset != 0, for a size other than the handle's,
    * for a handle that is released but still mapped; else INVALID_VALUE onto a
    * mapped, unreserved or unaligned range. */
-  vmm_status (*map)(vmm_driver *driver, vmm_address address, uint64_t size, uint64_t offset, vmm_handle handle);
+  vmm_status (*map)(vmm_driver *driver, vmm_address address, uint64_t size, uint64_t offset,
+                    vmm_handle handle);
   /* Whole mappings only, else INVALID_VALUE and nothing is unmapped. Several in
    * one call are fine, as are places in between without a mapping, as long as
    * the range lies in one reservation. Does not wait for the GPU: the caller
@@ -176,9 +177,10 @@ typedef struct vmm_driver_operations {
   /* Verification, in stream order. fill writes vmm_pattern_word(pattern, i) to
    * each 8-byte word i and the low bytes of the next to the tail; verify
    * compares and waits. NOT_SUPPORTED by a simulated device that is not backed. */
-  vmm_status (*fill)(vmm_driver *driver, vmm_address address, uint64_t size, vmm_stream stream, uint64_t pattern);
-  vmm_status (*verify)(vmm_driver *driver, vmm_address address, uint64_t size, vmm_stream stream, uint64_t pattern,
-                       vmm_mismatch *mismatch);
+  vmm_status (*fill)(vmm_driver *driver, vmm_address address, uint64_t size, vmm_stream stream,
+                     uint64_t pattern);
+  vmm_status (*verify)(vmm_driver *driver, vmm_address address, uint64_t size, vmm_stream stream,
+                       uint64_t pattern, vmm_mismatch *mismatch);
 
   /* Frees the driver object and what it holds of the device. */
   void (*destroy)(vmm_driver *driver);
@@ -269,7 +271,9 @@ static inline vmm_status vmm_stream_wait_event(vmm_driver *driver, vmm_stream st
 static inline void vmm_event_discard(vmm_driver *driver, vmm_event event) {
   driver->operations->event_discard(driver, event);
 }
-static inline vmm_status vmm_synchronize(vmm_driver *driver) { return driver->operations->synchronize(driver); }
+static inline vmm_status vmm_synchronize(vmm_driver *driver) {
+  return driver->operations->synchronize(driver);
+}
 static inline vmm_status vmm_fill(vmm_driver *driver, vmm_address address, uint64_t size, vmm_stream stream,
                                   uint64_t pattern) {
   return driver->operations->fill(driver, address, size, stream, pattern);

@@ -30,7 +30,8 @@ const char *const *vmm_profile_names(void);
 /* Loads a built-in profile by name, or a file by path. The caller destroys it.
  * On failure returns INVALID_VALUE (or OUT_OF_MEMORY) and writes
  * "file:line: what was expected" to message, always terminated. */
-vmm_status vmm_profile_load(const char *name_or_path, vmm_profile **profile, char *message, size_t message_size);
+vmm_status vmm_profile_load(const char *name_or_path, vmm_profile **profile, char *message,
+                            size_t message_size);
 void vmm_profile_destroy(vmm_profile *profile);
 
 const char *vmm_profile_device(const vmm_profile *profile);

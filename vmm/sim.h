@@ -24,8 +24,8 @@ typedef struct vmm_sim_configuration {
   const vmm_profile *profile; /* latencies, capacity and granularity; borrowed; NULL: every call is free */
   uint64_t capacity;          /* physical bytes; 0: the profile's usable bytes */
   uint64_t granularity;       /* 0: the profile's, or 2 MiB */
-  uint64_t address_limit;     /* VA bytes that can be reserved, at most (and 0:) the 126 TiB that
-                                 128 TiB leave beside the host's and cuMemAlloc's; backed: 8 TiB, less if the host has less */
+  uint64_t address_limit;     /* VA bytes that can be reserved; 0 or more: 126 TiB, what 128 TiB leave beside
+                                 the host and cuMemAlloc; backed: 8 TiB, or what the host has left */
   uint64_t event_delay;       /* an event completes after so many vmm_sim_tick calls; 0: at once */
   bool backed;                /* chunks are pages of a memfd mapped at real addresses */
 } vmm_sim_configuration;
@@ -52,12 +52,12 @@ void vmm_sim_tick(vmm_driver *sim);
 typedef struct vmm_sim_usage {
   uint64_t physical_bytes; /* cuMemAlloc, pool and handles, released-but-mapped ones too */
   uint64_t reserved_address_bytes;
-  uint64_t handles;      /* with a reference or a mapping */
+  uint64_t handles; /* with a reference or a mapping */
   uint64_t mappings;
   uint64_t reservations;
-  uint64_t mallocs;      /* live cuMemAlloc allocations */
-  uint64_t events;       /* recorded and not discarded */
-  uint64_t pool_bytes;   /* of physical_bytes, what the stream-ordered pool holds; it never gives back */
+  uint64_t mallocs;          /* live cuMemAlloc allocations */
+  uint64_t events;           /* recorded and not discarded */
+  uint64_t pool_bytes;       /* of physical_bytes, what the stream-ordered pool holds; it never gives back */
   uint64_t pool_allocations; /* live ones of cuMemAllocAsync */
 } vmm_sim_usage;
 void vmm_sim_usage_get(const vmm_driver *sim, vmm_sim_usage *usage);
