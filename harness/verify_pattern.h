@@ -6,11 +6,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* For vmm_fill and vmm_verify. event: 0 .. 2^40 - 2. */
+/* For vmm_fill and vmm_verify. event: 0 .. 2^40 - 2. Patterns of different events differ in many bits, so
+ * that a flipped bit does not look like another event's. */
 uint64_t verify_pattern(uint64_t event);
-static inline uint64_t verify_pattern_event(uint64_t pattern) {
-  return (pattern & ((UINT64_C(1) << 40) - 1)) - 1;
-}
+/* The event of a pattern. */
+uint64_t verify_pattern_event(uint64_t pattern);
 
 /* Finds the event below events, and the offset in its allocation of at most largest_bytes, whose word this
  * is. false when it is no such word. A word of anything else is taken for one with a chance of about events *

@@ -53,6 +53,7 @@ def check_tests():
         if layer == "harness":
             data = data + [
                 "//harness:lakebed",
+                "//tests/fake_cuda:libcuda.so.1",
                 "//tests/fake_cupti:libfake_cupti.so",
                 "//tests/nvtx_listener:libnvtx_listener.so",
             ]

@@ -33,11 +33,20 @@ START_TEST(other_words_are_not_taken_for_one) {
 }
 END_TEST
 
+START_TEST(a_flipped_bit_is_no_other_event) {
+  for (int bit = 0; bit < 64; bit++) {
+    uint64_t event, offset, word = vmm_pattern_word(verify_pattern(5), 100) ^ UINT64_C(1) << bit;
+    ck_assert(!verify_pattern_find(word, 1000000, 1 << 20, &event, &offset));
+  }
+}
+END_TEST
+
 static Suite *verify_pattern_suite(void) {
   Suite *suite = suite_create("verify pattern");
   TCase *tests = tcase_create("verify pattern");
   tcase_add_test(tests, words_tell_their_event);
   tcase_add_test(tests, other_words_are_not_taken_for_one);
+  tcase_add_test(tests, a_flipped_bit_is_no_other_event);
   suite_add_tcase(suite, tests);
   return suite;
 }
