@@ -252,10 +252,10 @@ static vmm_status malloc_refused(sweep *self, uint64_t *nanoseconds) {
   return refused(self, status, begin, nanoseconds);
 }
 
-/* More than a pool can hold beside what is taken. */
+/* All of the device: no pool can hold that beside what is taken. */
 static vmm_status async_refused(sweep *self, uint64_t *nanoseconds) {
   vmm_address address;
-  const uint64_t size = self->bench->session.usable_bytes / 2;
+  const uint64_t size = self->bench->session.usable_bytes;
   const uint64_t begin = self->driver->busy_ns;
   vmm_status status = vmm_malloc_async(self->driver, size, WORK_STREAM, &address);
   if (status == VMM_SUCCESS) vmm_free_async(self->driver, address, WORK_STREAM);
