@@ -239,6 +239,48 @@ START_TEST(serves_a_fragmented_device) {
 }
 END_TEST
 
+/* pytorch#188008: one failed map or access call, then a crash or a failed assertion. 200 MiB in ten handles:
+ * each call fails in turn; the device is as before, the next requests are served. */
+START_TEST(rolls_a_failed_map_back) {
+  static const char *const specs[] = {"rawvmm:chunk=20MiB", "gmlake:chunk=20MiB", "expandable"};
+  static const vmm_call calls[] = {VMM_CALL_CREATE, VMM_CALL_MAP, VMM_CALL_SET_ACCESS};
+  static const vmm_status failures[] = {VMM_OUT_OF_MEMORY, VMM_UNKNOWN};
+  for (size_t i = 0; i < sizeof specs / sizeof *specs * 3 * 2; i++) {
+    const char *spec = specs[i / 6];
+    vmm_call call = calls[i / 2 % 3];
+    vmm_status failure = failures[i % 2], status = failure;
+    for (uint64_t k = 1; status == failure || k == 1; k++) {
+      policies_fixture fixture;
+      policies_fixture_open(&fixture, &(policies_fixture_options){.spec = spec});
+      vmm_sim_usage before, after;
+      vmm_address address;
+      vmm_sim_usage_get(fixture.sim, &before);
+      require(vmm_sim_fail(fixture.sim, call, k, failure) == VMM_SUCCESS, "no room for a failure");
+      status = policy_alloc(fixture.policy, 200 * MIB, 0, &address);
+      vmm_sim_fail_none(fixture.sim);
+      vmm_sim_usage_get(fixture.sim, &after);
+      vmm_meter_call counts;
+      vmm_meter_get(fixture.meter, call, &counts);
+      /* gmlake and expandable empty their caches and try again when memory is short. */
+      require(status == VMM_SUCCESS || status == failure, "%s: %s", spec, vmm_status_name(status));
+      require(counts.failures == 1 || k > 1, "%s never calls %s", spec, vmm_call_name(call));
+      if (status == failure) {
+        after.reservations = before.reservations; /* expandable keeps its addresses */
+        after.reserved_address_bytes = before.reserved_address_bytes;
+        require(memcmp(&before, &after, sizeof before) == 0, "%s: %s number %" PRIu64 " leaves something",
+                spec, vmm_call_name(call), k);
+        require(policies_statistics(&fixture)->reserved_bytes.current == 0, "%s: something is reserved",
+                spec);
+      }
+      policies_fixture_check(&fixture, spec);
+      policies_free(&fixture, policies_alloc(&fixture, 2 * MIB, 0));
+      policies_free(&fixture, policies_alloc(&fixture, 200 * MIB, 0));
+      policies_fixture_close(&fixture);
+    }
+  }
+}
+END_TEST
+
 static Suite *common_suite(void) {
   Suite *suite = suite_create("policies_common");
   int specs = spec_count();
@@ -253,6 +295,7 @@ static Suite *common_suite(void) {
   tcase_add_loop_test(programs, does_the_same_again, 0, specs);
   suite_add_tcase(suite, programs);
   TCase *reports = tcase_create("reports of users");
+  tcase_add_test(reports, rolls_a_failed_map_back);
   tcase_add_test(reports, does_not_waste_a_huge_block);
   tcase_add_test(reports, serves_a_fragmented_device);
   suite_add_tcase(suite, reports);
