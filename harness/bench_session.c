@@ -143,7 +143,7 @@ static vmm_status measure_free(bench_session *session, uint64_t *free_bytes) {
   vmm_driver *driver = session->driver;
   if (!session->simulated) {
     vmm_status status = vmm_synchronize(driver);
-    if (status == VMM_SUCCESS) status = vmm_cuda_pool_trim(driver, 0);
+    if (status == VMM_SUCCESS) status = vmm_pool_trim(driver, 0);
     if (status != VMM_SUCCESS) return status;
   }
   uint64_t total;

@@ -151,7 +151,7 @@ static vmm_status give_back(vmm_driver *driver, native_way way, vmm_address addr
 /* The pool holds nothing afterwards. */
 static vmm_status empty_pool(bench_vmm *bench) {
   vmm_status status = vmm_synchronize(bench->session.driver);
-  return status == VMM_SUCCESS ? vmm_cuda_pool_trim(bench->session.driver, 0) : status;
+  return status == VMM_SUCCESS ? vmm_pool_trim(bench->session.driver, 0) : status;
 }
 
 /* *supported: false when the device has no such allocator. */

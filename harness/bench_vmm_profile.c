@@ -380,7 +380,7 @@ static exit_status measure_allocators(sweep *self) {
   if (status == EXIT_STATUS_DONE) status = measure_allocator(self, true, 4, &supported);
   if (status == EXIT_STATUS_DONE && supported && !self->bench->session.simulated) {
     vmm_status emptied = vmm_synchronize(self->driver);
-    if (emptied == VMM_SUCCESS) emptied = vmm_cuda_pool_trim(self->driver, 0);
+    if (emptied == VMM_SUCCESS) emptied = vmm_pool_trim(self->driver, 0);
     if (emptied != VMM_SUCCESS) status = fail(self, "the driver's pool");
   }
   if (status == EXIT_STATUS_DONE) status = measure_refusals(self, supported);

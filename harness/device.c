@@ -225,7 +225,7 @@ static bool real_is_empty(device *opened, char *message, size_t message_size) {
   }
   /* The pool keeps what was freed into it. Where that or the waiting fails, the run has already said so. */
   uint64_t missing = 0;
-  if (vmm_synchronize(opened->raw) == VMM_SUCCESS) vmm_cuda_pool_trim(opened->raw, 0);
+  if (vmm_synchronize(opened->raw) == VMM_SUCCESS) vmm_pool_trim(opened->raw, 0);
   if (free_memory_returned(opened, usage.stream_bytes, &missing)) return true;
   snprintf(message, message_size,
            "everything was given back, but the device has %" PRIu64

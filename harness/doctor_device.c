@@ -346,7 +346,7 @@ static void try_device(doctor *self, vmm_driver *driver, bool probe_memory) {
   if (!works) return;
   if (attribute_of(vmm_cuda_information_of(driver), 115) > 0) {
     run_steps(self, driver, "stream pool", "stream_pool", async_steps, granularity);
-    vmm_cuda_pool_trim(driver, 0);
+    vmm_pool_trim(driver, 0);
   } else {
     doctor_find(self, DOCTOR_MISSING, "stream pool",
                 "the device has no stream-ordered pools: policy async cannot run");

@@ -429,6 +429,54 @@ static void pool_reuses_in_stream_order(vmm_driver *driver) {
   ck_assert_success(vmm_synchronize(driver));
 }
 
+static void pool_is_bounded_and_trimmed(vmm_driver *driver) {
+  vmm_pool_configuration configuration = {.release_threshold = UINT64_MAX,
+                                          .maximum_bytes = UINT64_C(128) << 20,
+                                          .reuse_event = true,
+                                          .reuse_opportunistic = true,
+                                          .reuse_internal = true};
+  vmm_pool_usage usage;
+  vmm_address first, second;
+  uint64_t before = vmm_conformance_free_bytes(driver);
+  ck_assert_success(vmm_pool_configure(driver, &configuration));
+  ck_assert_success(vmm_pool_usage_get(driver, &usage));
+  ck_assert_uint_eq(usage.reserved_bytes, 0);
+  ck_assert_success(vmm_malloc_async(driver, 40 << 20, 0, &first));
+  ck_assert_success(vmm_malloc_async(driver, 40 << 20, 1, &second));
+  ck_assert_success(vmm_pool_usage_get(driver, &usage));
+  ck_assert_uint_ge(usage.used_bytes, 80 << 20);
+  ck_assert_uint_ge(usage.reserved_bytes, usage.used_bytes);
+  ck_assert_uint_le(usage.reserved_bytes, 128 << 20);
+  ck_assert_uint_ge(usage.reserved_peak_bytes, usage.reserved_bytes);
+  configuration.maximum_bytes = UINT64_C(200) << 20;
+  ck_assert_status(vmm_pool_configure(driver, &configuration), VMM_NOT_PERMITTED);
+  configuration.maximum_bytes = UINT64_C(128) << 20;
+  configuration.reuse_internal = false;
+  ck_assert_success(vmm_pool_configure(driver, &configuration));
+  vmm_address third = 0;
+  ck_assert_status(vmm_malloc_async(driver, 60 << 20, 0, &third), VMM_OUT_OF_MEMORY);
+  ck_assert_success(vmm_free_async(driver, first, 0));
+  ck_assert_success(vmm_synchronize(driver));
+  ck_assert_success(vmm_pool_trim(driver, 0));
+  ck_assert_success(vmm_pool_usage_get(driver, &usage));
+  ck_assert_uint_ge(usage.reserved_bytes, 40 << 20);
+  ck_assert_uint_lt(usage.reserved_bytes, 80 << 20);
+  ck_assert_success(vmm_free_async(driver, second, 1));
+  ck_assert_success(vmm_synchronize(driver));
+  ck_assert_success(vmm_pool_trim(driver, 0));
+  ck_assert_success(vmm_pool_usage_get(driver, &usage));
+  ck_assert_uint_eq(usage.reserved_bytes, 0);
+  ck_assert_uint_eq(usage.used_bytes, 0);
+  ck_assert_uint_ge(usage.used_peak_bytes, 80 << 20);
+  ck_assert_uint_eq(vmm_conformance_free_bytes(driver), before);
+  configuration.maximum_bytes = UINT64_MAX;
+  ck_assert_success(vmm_pool_configure(driver, &configuration));
+  ck_assert_success(vmm_malloc_async(driver, 160 << 20, 0, &first));
+  ck_assert_success(vmm_free_async(driver, first, 0));
+  ck_assert_success(vmm_synchronize(driver));
+  ck_assert_success(vmm_pool_trim(driver, 0));
+}
+
 static void events_complete(vmm_driver *driver) {
   vmm_event event[MANY];
   for (uint32_t i = 0; i < MANY; i++) {
@@ -543,6 +591,7 @@ const vmm_conformance_case vmm_conformance_cases[] = {
     CASE(free_refuses),
     CASE(pool_allocates_and_frees),
     CASE(pool_reuses_in_stream_order),
+    CASE(pool_is_bounded_and_trimmed),
     CASE(events_complete),
     CASE(unknown_events_are_refused),
     CASE(the_first_error_is_kept),

@@ -396,20 +396,20 @@ END_TEST
 
 START_TEST(the_pool_can_be_trimmed) {
   OPEN_OR_SKIP(&plain);
-  vmm_cuda_pool_usage usage;
+  vmm_pool_usage usage;
   uint64_t before = vmm_conformance_free_bytes(driver);
   vmm_address address;
-  ck_assert_success(vmm_cuda_pool_usage_get(driver, &usage));
+  ck_assert_success(vmm_pool_usage_get(driver, &usage));
   ck_assert_uint_eq(usage.reserved_peak_bytes, 0);
   ck_assert_success(vmm_malloc_async(driver, 100 * MIB, 1, &address));
   ck_assert_success(vmm_free_async(driver, address, 1));
   ck_assert_success(vmm_synchronize(driver));
-  ck_assert_success(vmm_cuda_pool_usage_get(driver, &usage));
+  ck_assert_success(vmm_pool_usage_get(driver, &usage));
   ck_assert_uint_ge(usage.reserved_bytes, 100 * MIB);
   ck_assert_uint_eq(usage.used_bytes, 0);
   ck_assert_uint_ge(usage.used_peak_bytes, 100 * MIB);
-  ck_assert_success(vmm_cuda_pool_trim(driver, 0));
-  ck_assert_success(vmm_cuda_pool_usage_get(driver, &usage));
+  ck_assert_success(vmm_pool_trim(driver, 0));
+  ck_assert_success(vmm_pool_usage_get(driver, &usage));
   ck_assert_uint_eq(usage.reserved_bytes, 0);
   ck_assert_uint_eq(vmm_conformance_free_bytes(driver), before);
   vmm_driver_destroy(driver);

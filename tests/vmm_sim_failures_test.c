@@ -23,6 +23,8 @@ static vmm_event an_event;
 static vmm_status one_call(vmm_driver *driver, vmm_call call) {
   uint64_t number, other;
   vmm_mismatch mismatch;
+  vmm_pool_usage look;
+  const vmm_pool_configuration configuration = {.release_threshold = UINT64_MAX, .maximum_bytes = UINT64_MAX};
   switch (call) {
     case VMM_CALL_GRANULARITY:
       return vmm_granularity(driver, &number);
@@ -50,6 +52,12 @@ static vmm_status one_call(vmm_driver *driver, vmm_call call) {
       return vmm_malloc_async(driver, 2 * MIB, 0, &number);
     case VMM_CALL_FREE_ASYNC:
       return vmm_free_async(driver, a_pooled, 0);
+    case VMM_CALL_POOL_CONFIGURE:
+      return vmm_pool_configure(driver, &configuration);
+    case VMM_CALL_POOL_USAGE:
+      return vmm_pool_usage_get(driver, &look);
+    case VMM_CALL_POOL_TRIM:
+      return vmm_pool_trim(driver, UINT64_MAX);
     case VMM_CALL_EVENT_RECORD:
       return vmm_event_record(driver, 0, &number);
     case VMM_CALL_EVENT_QUERY:

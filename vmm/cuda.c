@@ -106,6 +106,9 @@ static const vmm_driver_operations cuda_operations = {
     .free = cuda_free,
     .malloc_async = cuda_malloc_async,
     .free_async = cuda_free_async,
+    .pool_configure = cuda_pool_configure,
+    .pool_usage = cuda_pool_usage,
+    .pool_trim = cuda_pool_trim,
     .event_record = cuda_event_record,
     .event_query = cuda_event_query,
     .event_wait = cuda_event_wait,
@@ -250,6 +253,12 @@ vmm_status vmm_cuda_create(const vmm_cuda_configuration *configuration, vmm_driv
   cuda->driver.operations = &cuda_operations;
   cuda->api = library;
   cuda->configuration = *configuration;
+  cuda->pool_configuration = (vmm_pool_configuration){
+      .release_threshold = configuration->pool_releases ? configuration->pool_release_threshold : UINT64_MAX,
+      .maximum_bytes = UINT64_MAX,
+      .reuse_event = true,
+      .reuse_opportunistic = true,
+      .reuse_internal = true};
   cuda->information.cuda_build_version = CUDA_VERSION;
   status =
       cuda_inspect(library, configuration->ordinal, &cuda->device, &cuda->information, message, message_size);

@@ -94,16 +94,6 @@ typedef struct vmm_cuda_usage {
 } vmm_cuda_usage;
 void vmm_cuda_usage_get(const vmm_driver *driver, vmm_cuda_usage *usage);
 
-/* The pool behind malloc_async: bytes it holds and bytes it gave out, now and at most. All 0 before its first
- * use. */
-typedef struct vmm_cuda_pool_usage {
-  uint64_t reserved_bytes, reserved_peak_bytes;
-  uint64_t used_bytes, used_peak_bytes;
-} vmm_cuda_pool_usage;
-vmm_status vmm_cuda_pool_usage_get(vmm_driver *driver, vmm_cuda_pool_usage *usage);
-/* Gives what the pool does not use back to the device, down to keep_bytes. */
-vmm_status vmm_cuda_pool_trim(vmm_driver *driver, uint64_t keep_bytes);
-
 /* ---- kernels ---- */
 
 typedef struct vmm_cuda_module vmm_cuda_module;

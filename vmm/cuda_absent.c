@@ -44,18 +44,6 @@ void vmm_cuda_usage_get(const vmm_driver *driver, vmm_cuda_usage *usage) {
   *usage = (vmm_cuda_usage){0};
 }
 
-vmm_status vmm_cuda_pool_usage_get(vmm_driver *driver, vmm_cuda_pool_usage *usage) {
-  (void)driver;
-  *usage = (vmm_cuda_pool_usage){0};
-  return VMM_NO_DEVICE;
-}
-
-vmm_status vmm_cuda_pool_trim(vmm_driver *driver, uint64_t keep_bytes) {
-  (void)driver;
-  (void)keep_bytes;
-  return VMM_NO_DEVICE;
-}
-
 vmm_status vmm_cuda_module_load(vmm_driver *driver, const void *image, size_t size, vmm_cuda_module **module,
                                 char *message, size_t message_size) {
   (void)driver;

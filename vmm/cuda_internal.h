@@ -61,6 +61,7 @@ typedef struct vmm_cuda {
 
   /* cuda_malloc.c */
   CUmemoryPool pool;
+  vmm_pool_configuration pool_configuration;
 
   /* cuda_kernel.c */
   vmm_cuda_module *patterns; /* the kernels of fill and verify */
@@ -129,6 +130,9 @@ vmm_status cuda_malloc(vmm_driver *driver, uint64_t size, vmm_address *address);
 vmm_status cuda_free(vmm_driver *driver, vmm_address address);
 vmm_status cuda_malloc_async(vmm_driver *driver, uint64_t size, vmm_stream stream, vmm_address *address);
 vmm_status cuda_free_async(vmm_driver *driver, vmm_address address, vmm_stream stream);
+vmm_status cuda_pool_configure(vmm_driver *driver, const vmm_pool_configuration *configuration);
+vmm_status cuda_pool_usage(vmm_driver *driver, vmm_pool_usage *usage);
+vmm_status cuda_pool_trim(vmm_driver *driver, uint64_t keep_bytes);
 
 /* cuda_stream.c */
 void cuda_streams_destroy(vmm_cuda *cuda);

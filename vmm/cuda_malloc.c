@@ -27,17 +27,37 @@ vmm_status cuda_free(vmm_driver *driver, vmm_address address) {
   return VMM_SUCCESS;
 }
 
+/* Threshold and reuse of a pool. */
+static CUresult apply_configuration(const vmm_cuda *cuda, CUmemoryPool pool) {
+  const vmm_pool_configuration *wanted = &cuda->pool_configuration;
+  cuuint64_t threshold = wanted->release_threshold;
+  int flags[] = {wanted->reuse_event, wanted->reuse_opportunistic, wanted->reuse_internal};
+  static const CUmemPool_attribute attributes[] = {CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES,
+                                                   CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC,
+                                                   CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES};
+  CUresult result = cuda->api->MemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
+  for (size_t i = 0; i < 3 && result == CUDA_SUCCESS; i++)
+    result = cuda->api->MemPoolSetAttribute(pool, attributes[i], &flags[i]);
+  return result;
+}
+
 /* A pool of this object's own, which nothing else of the process allocates from. */
 static CUresult make_pool(vmm_cuda *cuda) {
   CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                .handleTypes = CU_MEM_HANDLE_TYPE_NONE,
                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = cuda->device}};
+  if (cuda->pool_configuration.maximum_bytes != UINT64_MAX) {
+#if CUDA_VERSION >= 12020
+    if (cuda->api->version < 12020) return CUDA_ERROR_NOT_SUPPORTED;
+    properties.maxSize = cuda->pool_configuration.maximum_bytes;
+#else
+    return CUDA_ERROR_NOT_SUPPORTED;
+#endif
+  }
   CUmemoryPool pool;
   CUresult result = cuda->api->MemPoolCreate(&pool, &properties);
   if (result != CUDA_SUCCESS) return result;
-  cuuint64_t threshold =
-      cuda->configuration.pool_releases ? cuda->configuration.pool_release_threshold : UINT64_MAX;
-  result = cuda->api->MemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold);
+  result = apply_configuration(cuda, pool);
   /* The device that the pool lies on has access anyway. */
   if (result == CUDA_SUCCESS && cuda->access_count > 1) {
     result = cuda->api->MemPoolSetAccess(pool, cuda->access + 1, cuda->access_count - 1);
@@ -55,14 +75,16 @@ void cuda_pool_destroy(vmm_cuda *cuda) {
   cuda->pool = NULL;
 }
 
+static vmm_status need_pool(vmm_cuda *cuda) {
+  if (cuda->pool) return VMM_SUCCESS;
+  if (!cuda_attribute(cuda->api, cuda->device, CUDA_ATTRIBUTE_POOLS)) return VMM_NOT_SUPPORTED;
+  return (vmm_status)make_pool(cuda);
+}
+
 /* The pool and the stream of a call, which are no part of its time. */
 static vmm_status pool_and_stream(vmm_cuda *cuda, vmm_stream index, CUstream *stream) {
-  if (!cuda->pool) {
-    if (!cuda_attribute(cuda->api, cuda->device, CUDA_ATTRIBUTE_POOLS)) return VMM_NOT_SUPPORTED;
-    CUresult result = make_pool(cuda);
-    if (result != CUDA_SUCCESS) return (vmm_status)result;
-  }
-  return cuda_stream_of(cuda, index, stream);
+  vmm_status status = need_pool(cuda);
+  return status == VMM_SUCCESS ? cuda_stream_of(cuda, index, stream) : status;
 }
 
 vmm_status cuda_malloc_async(vmm_driver *driver, uint64_t size, vmm_stream index, vmm_address *address) {
@@ -101,6 +123,35 @@ vmm_status cuda_free_async(vmm_driver *driver, vmm_address address, vmm_stream i
   return VMM_SUCCESS;
 }
 
+/* Makes the pool as configured, or gives the one there is the new configuration. Its bound is
+ * settled when it is made. */
+static vmm_status configure(vmm_cuda *cuda, const vmm_pool_configuration *wanted) {
+  const bool new_bound = wanted->maximum_bytes != cuda->pool_configuration.maximum_bytes;
+  const vmm_pool_configuration former = cuda->pool_configuration;
+  if (new_bound && cuda->ledger.usage.async > 0) return VMM_NOT_PERMITTED;
+  if (new_bound) cuda_pool_destroy(cuda);
+  cuda->pool_configuration = *wanted;
+  vmm_status status = cuda->pool ? (vmm_status)apply_configuration(cuda, cuda->pool) : need_pool(cuda);
+  if (status != VMM_SUCCESS) {
+    cuda->pool_configuration = former;
+    if (cuda->pool) apply_configuration(cuda, cuda->pool);
+  }
+  return status;
+}
+
+vmm_status cuda_pool_configure(vmm_driver *driver, const vmm_pool_configuration *configuration) {
+  vmm_cuda *cuda = cuda_of(driver);
+  const vmm_call call = VMM_CALL_POOL_CONFIGURE;
+  if (!configuration) return cuda_refuse(cuda, VMM_INVALID_VALUE, call, 0, 0, 0, 0);
+  cuda_span span;
+  vmm_status status = (vmm_status)cuda_enter(cuda, &span);
+  if (status == VMM_SUCCESS) status = configure(cuda, configuration);
+  cuda_leave(cuda, &span);
+  if (status == VMM_SUCCESS) return VMM_SUCCESS;
+  return cuda_refuse(cuda, status, call, configuration->release_threshold, configuration->maximum_bytes, 0,
+                     0);
+}
+
 static CUresult pool_attribute(const vmm_cuda *cuda, CUmemPool_attribute attribute, uint64_t *bytes) {
   cuuint64_t value = 0;
   CUresult result = cuda->api->MemPoolGetAttribute(cuda->pool, attribute, &value);
@@ -108,9 +159,12 @@ static CUresult pool_attribute(const vmm_cuda *cuda, CUmemPool_attribute attribu
   return result;
 }
 
-vmm_status vmm_cuda_pool_usage_get(vmm_driver *driver, vmm_cuda_pool_usage *usage) {
+/* Time that no statistic of an allocator should show: busy_ns does not grow. */
+vmm_status cuda_pool_usage(vmm_driver *driver, vmm_pool_usage *usage) {
   vmm_cuda *cuda = cuda_of(driver);
-  *usage = (vmm_cuda_pool_usage){0};
+  const vmm_call call = VMM_CALL_POOL_USAGE;
+  if (!usage) return cuda_refuse(cuda, VMM_INVALID_VALUE, call, 0, 0, 0, 0);
+  *usage = (vmm_pool_usage){0};
   if (!cuda->pool) return VMM_SUCCESS;
   CUresult result = pool_attribute(cuda, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &usage->reserved_bytes);
   if (result == CUDA_SUCCESS) {
@@ -121,15 +175,16 @@ vmm_status vmm_cuda_pool_usage_get(vmm_driver *driver, vmm_cuda_pool_usage *usag
   if (result == CUDA_SUCCESS) {
     result = pool_attribute(cuda, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &usage->used_peak_bytes);
   }
-  return cuda_fail(cuda, result, "cuMemPoolGetAttribute");
+  return result == CUDA_SUCCESS ? VMM_SUCCESS : cuda_refuse(cuda, (vmm_status)result, call, 0, 0, 0, 0);
 }
 
-vmm_status vmm_cuda_pool_trim(vmm_driver *driver, uint64_t keep_bytes) {
+vmm_status cuda_pool_trim(vmm_driver *driver, uint64_t keep_bytes) {
   vmm_cuda *cuda = cuda_of(driver);
   if (!cuda->pool) return VMM_SUCCESS;
   cuda_span span;
   CUresult result = cuda_enter(cuda, &span);
   if (result == CUDA_SUCCESS) result = cuda->api->MemPoolTrimTo(cuda->pool, keep_bytes);
   cuda_leave(cuda, &span);
-  return cuda_fail(cuda, result, "cuMemPoolTrimTo");
+  if (result == CUDA_SUCCESS) return VMM_SUCCESS;
+  return cuda_refuse(cuda, (vmm_status)result, VMM_CALL_POOL_TRIM, keep_bytes, 0, 0, 0);
 }

@@ -72,6 +72,9 @@ typedef enum vmm_status {
   XX(FREE, "cuMemFree")                            \
   XX(MALLOC_ASYNC, "cuMemAllocAsync")              \
   XX(FREE_ASYNC, "cuMemFreeAsync")                 \
+  XX(POOL_CONFIGURE, "cuMemPoolSetAttribute")      \
+  XX(POOL_USAGE, "cuMemPoolGetAttribute")          \
+  XX(POOL_TRIM, "cuMemPoolTrimTo")                 \
   XX(EVENT_RECORD, "cuEventRecord")                \
   XX(EVENT_QUERY, "cuEventQuery")                  \
   XX(EVENT_WAIT, "cuEventSynchronize")             \
@@ -113,6 +116,23 @@ typedef struct vmm_mismatch {
   uint64_t expected;
   uint64_t found;
 } vmm_mismatch;
+
+/* How the stream-ordered pool behaves. One that nobody configured keeps all it has, has no bound, and
+ * all reuse on. */
+typedef struct vmm_pool_configuration {
+  uint64_t release_threshold; /* what it holds beyond goes back when the host synchronises; UINT64_MAX:
+                                 nothing does */
+  uint64_t maximum_bytes;     /* most that it may hold, in steps of the driver's own; UINT64_MAX: no bound */
+  bool reuse_event;           /* memory freed on a stream, for one that waits for an event after the free */
+  bool reuse_opportunistic;   /* memory whose free has completed, for any stream */
+  bool reuse_internal;        /* memory of another stream, for which the driver makes the new one wait */
+} vmm_pool_configuration;
+
+/* What the pool holds of the device, and of that what is given out; at most since the pool was made. */
+typedef struct vmm_pool_usage {
+  uint64_t reserved_bytes, reserved_peak_bytes;
+  uint64_t used_bytes, used_peak_bytes;
+} vmm_pool_usage;
 
 typedef struct vmm_driver_operations {
   const char *name; /* "sim", "cuda", "meter" */
@@ -162,6 +182,14 @@ typedef struct vmm_driver_operations {
   /* The driver's stream-ordered pool. Size 0 gives address 0, which may be freed. */
   vmm_status (*malloc_async)(vmm_driver *driver, uint64_t size, vmm_stream stream, vmm_address *address);
   vmm_status (*free_async)(vmm_driver *driver, vmm_address address, vmm_stream stream);
+  /* maximum_bytes can be changed only while nothing is allocated in the pool, else NOT_PERMITTED.
+   * NOT_SUPPORTED by a device without such pools, and for a bound that the driver is too old for. */
+  vmm_status (*pool_configure)(vmm_driver *driver, const vmm_pool_configuration *configuration);
+  /* A look at the pool, for statistics: no meter counts it. All zero before the pool's first use. */
+  vmm_status (*pool_usage)(vmm_driver *driver, vmm_pool_usage *usage);
+  /* Gives unused memory back until the pool holds no more than keep_bytes or nothing is left to give. What
+   * was freed counts as used until the host has seen the free complete: synchronise first. */
+  vmm_status (*pool_trim)(vmm_driver *driver, uint64_t keep_bytes);
 
   /* A point in a stream's work. event_query: SUCCESS when reached, NOT_READY
    * before. event_wait: the host waits. stream_wait_event: the stream waits.
@@ -255,6 +283,15 @@ static inline vmm_status vmm_malloc_async(vmm_driver *driver, uint64_t size, vmm
 }
 static inline vmm_status vmm_free_async(vmm_driver *driver, vmm_address address, vmm_stream stream) {
   return driver->operations->free_async(driver, address, stream);
+}
+static inline vmm_status vmm_pool_configure(vmm_driver *driver, const vmm_pool_configuration *configuration) {
+  return driver->operations->pool_configure(driver, configuration);
+}
+static inline vmm_status vmm_pool_usage_get(vmm_driver *driver, vmm_pool_usage *usage) {
+  return driver->operations->pool_usage(driver, usage);
+}
+static inline vmm_status vmm_pool_trim(vmm_driver *driver, uint64_t keep_bytes) {
+  return driver->operations->pool_trim(driver, keep_bytes);
 }
 static inline vmm_status vmm_event_record(vmm_driver *driver, vmm_stream stream, vmm_event *event) {
   return driver->operations->event_record(driver, stream, event);

@@ -98,6 +98,10 @@ METERED(MALLOC_ASYNC, malloc_async,
         (driver, size, stream, address), size, stream)
 METERED(FREE_ASYNC, free_async, (vmm_driver * driver, vmm_address address, vmm_stream stream),
         (driver, address, stream), address, stream)
+METERED(POOL_CONFIGURE, pool_configure, (vmm_driver * driver, const vmm_pool_configuration *configuration),
+        (driver, configuration), configuration ? configuration->release_threshold : 0,
+        configuration ? configuration->maximum_bytes : 0)
+METERED(POOL_TRIM, pool_trim, (vmm_driver * driver, uint64_t keep_bytes), (driver, keep_bytes), keep_bytes)
 METERED(EVENT_RECORD, event_record, (vmm_driver * driver, vmm_stream stream, vmm_event *event),
         (driver, stream, event), stream)
 METERED(EVENT_QUERY, event_query, (vmm_driver * driver, vmm_event event), (driver, event), event)
@@ -112,6 +116,13 @@ METERED(VERIFY, verify,
         (vmm_driver * driver, vmm_address address, uint64_t size, vmm_stream stream, uint64_t pattern,
          vmm_mismatch *mismatch),
         (driver, address, size, stream, pattern, mismatch), address, size, stream, pattern)
+
+/* Not metered: a look for statistics, which no allocator takes at every request. */
+static vmm_status look_at_pool(vmm_driver *driver, vmm_pool_usage *usage) {
+  meter *self = meter_of(driver);
+  vmm_status status = vmm_pool_usage_get(self->wrapped, usage);
+  return vmm_error_set(driver, status, VMM_CALL_POOL_USAGE, 0, 0, 0, 0);
+}
 
 /* Not metered: it is no call of the device. */
 static void discard_event(vmm_driver *driver, vmm_event event) {
@@ -139,6 +150,9 @@ static const vmm_driver_operations meter_operations = {
     .free = metered_free,
     .malloc_async = metered_malloc_async,
     .free_async = metered_free_async,
+    .pool_configure = metered_pool_configure,
+    .pool_usage = look_at_pool,
+    .pool_trim = metered_pool_trim,
     .event_record = metered_event_record,
     .event_query = metered_event_query,
     .event_wait = metered_event_wait,

@@ -57,7 +57,7 @@ typedef struct vmm_sim_usage {
   uint64_t reservations;
   uint64_t mallocs;          /* live cuMemAlloc allocations */
   uint64_t events;           /* recorded and not discarded */
-  uint64_t pool_bytes;       /* of physical_bytes, what the stream-ordered pool holds; it never gives back */
+  uint64_t pool_bytes;       /* of physical_bytes, what the stream-ordered pool holds */
   uint64_t pool_allocations; /* live ones of cuMemAllocAsync */
 } vmm_sim_usage;
 void vmm_sim_usage_get(const vmm_driver *sim, vmm_sim_usage *usage);

@@ -42,7 +42,11 @@ vmm_status sim_event_record(vmm_driver *driver, vmm_stream stream, vmm_event *ev
     index = sim->events_used++;
   }
   uint64_t complete_at = sim->now + sim->configuration.event_delay;
-  sim->events[index] = (sim_event){.complete_at = complete_at, .generation = generation, .live = true};
+  sim->events[index] = (sim_event){.complete_at = complete_at,
+                                   .pool_frees = sim_pool_frees(sim, stream),
+                                   .stream = stream,
+                                   .generation = generation,
+                                   .live = true};
   if (sim->work_until < complete_at) sim->work_until = complete_at;
   sim->usage.events++;
   *event = (uint64_t)generation << 32 | index;
@@ -70,6 +74,7 @@ vmm_status sim_event_wait(vmm_driver *driver, vmm_event name) {
   if (!event) return sim_refuse(sim, VMM_INVALID_HANDLE, call, name, 0, 0, 0);
   sim_charge(sim, call, 0);
   if (sim->now < event->complete_at) sim->now = event->complete_at;
+  sim_pool_synchronized(sim);
   return VMM_SUCCESS;
 }
 
@@ -78,7 +83,9 @@ vmm_status sim_stream_wait_event(vmm_driver *driver, vmm_stream stream, vmm_even
   const vmm_call call = VMM_CALL_STREAM_WAIT_EVENT;
   vmm_status status;
   if (sim_injected(sim, call, &status)) return sim_refuse(sim, status, call, stream, name, 0, 0);
-  if (!find_event(sim, name)) return sim_refuse(sim, VMM_INVALID_HANDLE, call, stream, name, 0, 0);
+  const sim_event *event = find_event(sim, name);
+  if (!event) return sim_refuse(sim, VMM_INVALID_HANDLE, call, stream, name, 0, 0);
+  sim_pool_stream_waits(sim, stream, event->stream, event->pool_frees);
   sim_charge(sim, call, 0);
   return VMM_SUCCESS;
 }
@@ -102,6 +109,7 @@ vmm_status sim_synchronize(vmm_driver *driver) {
   }
   sim_charge(sim, VMM_CALL_SYNCHRONIZE, 0);
   sim_finish_work(sim);
+  sim_pool_synchronized(sim);
   return VMM_SUCCESS;
 }
 

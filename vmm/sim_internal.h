@@ -5,7 +5,8 @@
  *   sim_map.c      handles, mappings and the page table
  *   sim_malloc.c   cuMemAlloc: where its addresses lie and what it takes
  *   sim_slab.c     cuMemAlloc below 2 MiB
- *   sim_async.c    the stream-ordered pool
+ *   sim_async.c    the stream-ordered pool: its calls, and who may have what
+ *   sim_pool.c     its range of VA
  *   sim_events.c   events and synchronisation
  *   sim_backing.c  real pages behind the addresses, fill and verify
  *   sim_extents.c  ordered sets of address ranges
@@ -103,6 +104,8 @@ typedef struct sim_allocation {
 
 typedef struct sim_event {
   uint64_t complete_at;
+  uint64_t pool_frees; /* of the stream, before it */
+  vmm_stream stream;
   uint32_t generation;
   uint32_t next_unused;
   bool live;
@@ -211,11 +214,19 @@ bool sim_async_create(vmm_sim *sim);
 void sim_async_destroy(vmm_sim *sim);
 vmm_status sim_malloc_async(vmm_driver *driver, uint64_t size, vmm_stream stream, vmm_address *address);
 vmm_status sim_free_async(vmm_driver *driver, vmm_address address, vmm_stream stream);
+vmm_status sim_pool_configure(vmm_driver *driver, const vmm_pool_configuration *configuration);
+vmm_status sim_pool_usage(vmm_driver *driver, vmm_pool_usage *usage);
+vmm_status sim_pool_trim(vmm_driver *driver, uint64_t keep_bytes);
 
 /* The live allocation of the pool that an address lies in. false: none. */
 bool sim_pool_find(const vmm_sim *sim, vmm_address address, sim_allocation *found);
 /* Frees an allocation of the pool in a stream's order; stream NULL: it is free at once. */
 vmm_status sim_pool_give_back(vmm_sim *sim, vmm_address address, const vmm_stream *stream, uint64_t *size);
+/* The host has waited for the device: what has completed is free, what is beyond the threshold goes back. */
+void sim_pool_synchronized(vmm_sim *sim);
+/* How many frees were made on a stream so far; the waiter's work comes after so many of them. */
+uint64_t sim_pool_frees(const vmm_sim *sim, vmm_stream stream);
+void sim_pool_stream_waits(vmm_sim *sim, vmm_stream waiter, vmm_stream stream, uint64_t frees);
 
 /* sim_events.c */
 void sim_events_destroy(vmm_sim *sim);

@@ -240,7 +240,7 @@ typedef struct pool_block {
 
 static pool_block blocks[BLOCKS];
 static size_t block_count;
-static cuuint64_t pool_reserved, pool_reserved_peak, pool_used, pool_used_peak;
+static cuuint64_t pool_reserved, pool_reserved_peak, pool_used, pool_used_peak, pool_bound;
 
 static pool_block *find_block(CUdeviceptr address) {
   for (size_t i = 0; i < block_count; i++) {
@@ -268,7 +268,7 @@ CUresult cuMemFree_v2(CUdeviceptr address) {
 
 CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
   BEGIN();
-  (void)properties;
+  pool_bound = properties->maxSize ? properties->maxSize : UINT64_MAX;
   *pool = (CUmemoryPool)(void *)blocks;
   pool_reserved_peak = pool_reserved;
   pool_used_peak = pool_used;
@@ -328,6 +328,7 @@ CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool
     *address = blocks[i].address;
     return CUDA_SUCCESS;
   }
+  if (pool_reserved + size > pool_bound) return CUDA_ERROR_OUT_OF_MEMORY;
   vmm_address allocated = 0;
   CUresult result =
       block_count < BLOCKS ? result_of(vmm_malloc(sim, size, &allocated)) : CUDA_ERROR_OUT_OF_MEMORY;
