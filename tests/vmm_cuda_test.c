@@ -220,25 +220,25 @@ START_TEST(a_wrong_byte_is_found) {
 END_TEST
 
 /* A kernel that runs until it is told to stop, on a stream. */
-typedef struct spinner {
+typedef struct holder {
   vmm_cuda_module *module;
   volatile uint32_t *flags;
-} spinner;
+} holder;
 
-static void spin_begin(spinner *self, vmm_driver *driver, vmm_stream stream) {
+static void hold_begin(holder *self, vmm_driver *driver, vmm_stream stream) {
   vmm_address device_flags;
-  ck_assert_success(vmm_cuda_module_load_built_in(driver, "spin", &self->module, reason, sizeof reason));
+  ck_assert_success(vmm_cuda_module_load_built_in(driver, "hold", &self->module, reason, sizeof reason));
   self->flags = vmm_cuda_host_alloc(driver, 2 * sizeof *self->flags, &device_flags);
   ck_assert_ptr_nonnull((void *)self->flags);
   self->flags[0] = self->flags[1] = 0;
   uint64_t bound_ns = UINT64_C(5000000000);
   void *arguments[] = {&device_flags, &bound_ns};
-  ck_assert_success(vmm_cuda_launch(driver, self->module, "spin",
-                                    &(vmm_cuda_shape){.grid = {1}, .block = {32}}, stream, arguments));
+  ck_assert_success(vmm_cuda_launch(driver, self->module, "hold",
+                                    &(vmm_cuda_shape){.grid = {1}, .block = {1}}, stream, arguments));
   while (self->flags[0] == 0) continue;
 }
 
-static void spin_end(spinner *self, vmm_driver *driver) {
+static void hold_end(holder *self, vmm_driver *driver) {
   self->flags[1] = 1;
   ck_assert_success(vmm_synchronize(driver));
   vmm_cuda_host_free(driver, (void *)self->flags);
@@ -247,9 +247,9 @@ static void spin_end(spinner *self, vmm_driver *driver) {
 
 START_TEST(events_follow_their_streams) {
   OPEN_OR_SKIP(&plain);
-  spinner busy;
+  holder busy;
   vmm_event behind, beside, after;
-  spin_begin(&busy, driver, 5);
+  hold_begin(&busy, driver, 5);
   ck_assert_success(vmm_event_record(driver, 5, &behind));
   ck_assert_success(vmm_event_record(driver, 6, &beside));
   ck_assert_success(vmm_event_wait(driver, beside));
@@ -266,7 +266,7 @@ START_TEST(events_follow_their_streams) {
   ck_assert_status(vmm_event_query(driver, behind), VMM_INVALID_HANDLE);
   ck_assert_success(vmm_event_wait(driver, fresh));
   ck_assert_status(vmm_event_query(driver, after), VMM_NOT_READY);
-  spin_end(&busy, driver);
+  hold_end(&busy, driver);
   ck_assert_success(vmm_event_query(driver, after));
   vmm_event_discard(driver, beside);
   vmm_event_discard(driver, after);
@@ -278,7 +278,7 @@ END_TEST
 
 START_TEST(mapping_does_not_wait_for_a_kernel) {
   OPEN_OR_SKIP(&plain);
-  spinner busy;
+  holder busy;
   vmm_handle handle;
   vmm_mismatch mismatch;
   /* Loading kernels does wait. */
@@ -286,7 +286,7 @@ START_TEST(mapping_does_not_wait_for_a_kernel) {
   ck_assert_success(vmm_fill(driver, address, 2 * MIB, 2, 1));
   ck_assert_success(vmm_verify(driver, address, 2 * MIB, 2, 1, &mismatch));
   unmap_one(driver, address, 2 * MIB, handle);
-  spin_begin(&busy, driver, 1);
+  hold_begin(&busy, driver, 1);
   uint64_t begin_ns = driver->busy_ns;
   address = map_one(driver, 2 * MIB, &handle);
   ck_assert_success(vmm_fill(driver, address, 2 * MIB, 2, 1));
@@ -294,7 +294,7 @@ START_TEST(mapping_does_not_wait_for_a_kernel) {
   ck_assert_uint_eq(mismatch.wrong_words, 0);
   unmap_one(driver, address, 2 * MIB, handle);
   ck_assert_uint_lt(driver->busy_ns - begin_ns, UINT64_C(1000000000));
-  spin_end(&busy, driver);
+  hold_end(&busy, driver);
   vmm_driver_destroy(driver);
 }
 END_TEST

@@ -350,7 +350,7 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
   return CUDA_SUCCESS;
 }
 
-/* ---- streams and events: work is done at once, except the kernel that spins ---- */
+/* ---- streams and events: work is done at once, except the kernel that holds its stream ---- */
 
 /* What work on a stream waits for: a word of the host that is 0 until it ends. */
 typedef volatile const uint32_t *condition;
@@ -467,10 +467,10 @@ CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end) {
   return CUDA_SUCCESS;
 }
 
-/* ---- kernels: those of vmm/kernels/pattern.cu, and the one that spins ---- */
+/* ---- kernels: those of vmm/kernels/pattern.cu, and hold.cu ---- */
 
 static char module_mark;
-static char kernel_names[][32] = {"pattern_fill", "pattern_verify", "pattern_read", "spin"};
+static char kernel_names[][32] = {"pattern_fill", "pattern_verify", "pattern_read", "hold"};
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image) {
   BEGIN();
