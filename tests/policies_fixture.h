@@ -94,7 +94,8 @@ void policies_trace_load(const policies_trace *found, trace_events *events);
 
 /* ---- random numbers ---- */
 
-/* LAKEBED_SEED or a fixed one. Printed with the test's name unless that is NULL, so that a failure can be repeated. */
+/* LAKEBED_SEED or a fixed one. Printed with the test's name unless that is NULL, so that a failure can be
+ * repeated. */
 uint64_t policies_random_seed(const char *test);
 uint64_t policies_random(uint64_t *state);
 static inline uint64_t policies_random_below(uint64_t *state, uint64_t bound) {
