@@ -416,6 +416,58 @@ START_TEST(the_pool_can_be_trimmed) {
 }
 END_TEST
 
+/* A kernel of another device writes through the address of this one's memory. */
+static void write_from_peer(vmm_driver *peer, vmm_address address, uint64_t size, uint64_t pattern) {
+  vmm_cuda_module *module;
+  ck_assert_success(vmm_cuda_module_load_built_in(peer, "pattern", &module, reason, sizeof reason));
+  void *arguments[] = {&address, &size, &pattern};
+  const vmm_cuda_shape shape = {.grid = {64}, .block = {256}};
+  ck_assert_success(vmm_cuda_launch(peer, module, "pattern_fill", &shape, 1, arguments));
+  ck_assert_success(vmm_synchronize(peer));
+  vmm_cuda_module_unload(peer, module);
+}
+
+START_TEST(peers_reach_the_memory) {
+  static const unsigned peers[] = {0, 1};
+  vmm_cuda_information information;
+  if (vmm_cuda_inspect(0, &information, reason, sizeof reason) != VMM_SUCCESS) test_skip(reason);
+  if (information.device_count < 2) test_skip("there is one device only");
+  vmm_driver *own = open_device(&(vmm_cuda_configuration){.peers = peers, .peer_count = 2});
+  vmm_driver *peer = open_device(&(vmm_cuda_configuration){.ordinal = 1});
+  ck_assert_msg(own && peer, "%s", reason);
+  if (vmm_cuda_information_of(own)->peers == 0) test_skip("the devices cannot reach each other's memory");
+  ck_assert_uint_eq(vmm_cuda_information_of(own)->peers, 1);
+  uint64_t before = vmm_conformance_free_bytes(peer);
+  const uint64_t size = 64 * MIB;
+  vmm_handle handle;
+  vmm_mismatch mismatch;
+  vmm_address address = map_one(own, size, &handle), pooled;
+  write_from_peer(peer, address, size, 11);
+  ck_assert_success(vmm_verify(own, address, size, 0, 11, &mismatch));
+  ck_assert_uint_eq(mismatch.wrong_words, 0);
+  ck_assert_success(vmm_malloc_async(own, size, 1, &pooled));
+  ck_assert_success(vmm_synchronize(own));
+  write_from_peer(peer, pooled, size, 12);
+  ck_assert_success(vmm_verify(own, pooled, size, 1, 12, &mismatch));
+  ck_assert_uint_eq(mismatch.wrong_words, 0);
+  ck_assert_success(vmm_free_async(own, pooled, 1));
+  /* Each object works on its own device, whichever was used last. */
+  vmm_address other;
+  ck_assert_success(vmm_malloc(peer, size, &other));
+  ck_assert_uint_le(vmm_conformance_free_bytes(peer), before - size);
+  ck_assert_success(vmm_fill(peer, other, size, 0, 13));
+  ck_assert_success(vmm_fill(own, address, size, 0, 14));
+  ck_assert_success(vmm_verify(peer, other, size, 0, 13, &mismatch));
+  ck_assert_uint_eq(mismatch.wrong_words, 0);
+  ck_assert_success(vmm_verify(own, address, size, 0, 14, &mismatch));
+  ck_assert_uint_eq(mismatch.wrong_words, 0);
+  ck_assert_success(vmm_free(peer, other));
+  unmap_one(own, address, size, handle);
+  vmm_driver_destroy(peer);
+  vmm_driver_destroy(own);
+}
+END_TEST
+
 static Suite *cuda_suite(void) {
   Suite *suite = suite_create("vmm cuda");
   TCase *tests = tcase_create("cuda");
@@ -433,6 +485,7 @@ static Suite *cuda_suite(void) {
   tcase_add_test(tests, bad_kernels_are_refused);
   tcase_add_test(tests, kinds_of_memory_work);
   tcase_add_test(tests, the_pool_can_be_trimmed);
+  tcase_add_test(tests, peers_reach_the_memory);
   suite_add_tcase(suite, tests);
   return suite;
 }

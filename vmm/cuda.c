@@ -192,6 +192,7 @@ static vmm_status choose_access(vmm_cuda *cuda, char *message, size_t message_si
         (CUmemAccessDesc){.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = peer},
                           .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
   }
+  cuda->information.peers = (unsigned)cuda->access_count - 1;
   return VMM_SUCCESS;
 }
 

@@ -61,6 +61,7 @@ typedef struct vmm_cuda_information {
   char library[256];       /* the file that was loaded for libcuda.so.1; empty: not known */
   char bus[32];            /* "0000:0b:00.0" */
   unsigned ordinal, device_count;
+  unsigned peers; /* of an open device: how many others are granted access to its memory */
   int compute_major, compute_minor;
   int multiprocessors;
   uint64_t total_bytes; /* of the device */
