@@ -172,6 +172,8 @@ bool replay_json_append(json_t *array, const replay_group *group) {
     json_object_set_new(object, "policy", json_string(result->spec->class->name));
     json_object_set_new(object, "spec", words(result->spec->text));
     json_object_set_new(object, "options", options_object(result->spec));
+    const char *note = replay_model_note(result->spec, model);
+    json_object_set_new(object, "model_note", note ? json_string(note) : json_null());
     json_object_set_new(object, "driver", json_string(model->driver));
     json_object_set_new(object, "device", words(model->name));
     json_object_set_new(object, "capacity_bytes", number(model->capacity));

@@ -24,6 +24,9 @@ const char *replay_trace_name(const char *path);
 /* "frag_limit=2MiB,chunk=2MiB": every option with its value; "none" without options. Cut at text_size. */
 void replay_options_text(const policy_spec *spec, char *text, size_t text_size);
 
+/* "a model: ..." where what a policy does on this device is modelled rather than known; NULL: it is not. */
+const char *replay_model_note(const policy_spec *spec, const device_model *model);
+
 /* Header, table and notes. details: also each policy's calls, operations and counters. */
 void replay_report_print(const replay_group *group, bool details, FILE *stream);
 

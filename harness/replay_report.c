@@ -21,6 +21,11 @@ void replay_options_text(const policy_spec *spec, char *text, size_t text_size) 
   }
 }
 
+const char *replay_model_note(const policy_spec *spec, const device_model *model) {
+  const bool modelled = model->source && spec->class->capabilities & POLICY_NEEDS_ASYNC;
+  return modelled ? "a model: placement of the driver's pool is not public" : NULL;
+}
+
 enum { TEXT_WIDTH = 100 };
 
 /* Prints words in lines of about TEXT_WIDTH characters, indented as the header's values are. */
@@ -81,8 +86,9 @@ static void print_header(const replay_group *group, FILE *stream) {
     const policy_spec *spec = group->results[i].spec;
     char options[2048];
     replay_options_text(spec, options, sizeof options);
-    fprintf(stream, "%s %s%s%s\n", i ? "         " : "policies ", spec->class->name, options[0] ? ":" : "",
-            options);
+    const char *note = replay_model_note(spec, model);
+    fprintf(stream, "%s %s%s%s%s%s%s\n", i ? "         " : "policies ", spec->class->name,
+            options[0] ? ":" : "", options, note ? " (" : "", note ? note : "", note ? ")" : "");
   }
   fputc('\n', stream);
 }

@@ -2,6 +2,7 @@
  * const policy_class <name>_policy. */
 #define POLICY_LIST(XX) \
   XX(native)            \
+  XX(async)             \
   XX(bfc)               \
   XX(expandable)        \
   XX(tfbfc)             \

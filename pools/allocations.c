@@ -193,6 +193,14 @@ uint32_t pool_heap_recorded_streams(const pool_heap *heap, const pool_allocation
   return count;
 }
 
+void pool_heap_list_streams(const pool_heap *heap, const pool_allocation *allocation, vmm_stream *streams,
+                            uint32_t capacity) {
+  uint32_t count = 0;
+  for (const pool_stream_use *use = heap->stream_uses; use && count < capacity; use = use->next) {
+    if (use->address == allocation->address) streams[count++] = use->stream;
+  }
+}
+
 uint32_t pool_heap_take_back_with_streams(pool_heap *heap, pool_allocation *allocation,
                                           pool_allocation *taken, vmm_stream *streams, uint32_t capacity) {
   uint32_t count = allocation->used_elsewhere ? forget_uses(heap, allocation->address, streams, capacity) : 0;

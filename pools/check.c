@@ -227,7 +227,7 @@ static bool check_allocations(pool_heap *heap, const span *spans, size_t span_co
 }
 
 bool pool_heap_check(pool_heap *heap, char *message, size_t message_size) {
-  uint64_t segments = 0, reserved = 0, addresses = 0;
+  uint64_t segments = 0, reserved = heap->elsewhere_bytes, addresses = 0;
   for (pool_segment *segment = heap->segments; segment; segment = segment->next, segments++)
     reserved += segment->size;
   for (pool_chunk *chunk = heap->chunks; chunk; chunk = chunk->next) reserved += chunk->size;

@@ -108,6 +108,17 @@ vmm_status pool_heap_fini(pool_heap *heap) {
   return first;
 }
 
+void pool_heap_note_elsewhere(pool_heap *heap, uint64_t bytes) {
+  if (bytes > heap->elsewhere_bytes) {
+    pool_statistic_add(&heap->statistics.reserved_bytes, bytes - heap->elsewhere_bytes);
+    heap->statistics.driver_allocations++;
+  } else if (bytes < heap->elsewhere_bytes) {
+    pool_statistic_take(&heap->statistics.reserved_bytes, heap->elsewhere_bytes - bytes);
+    heap->statistics.driver_frees++;
+  }
+  heap->elsewhere_bytes = bytes;
+}
+
 vmm_status pool_segment_allocate(pool_heap *heap, uint64_t size, pool_segment **segment) {
   if (!pool_heap_within_limit(heap, size)) return VMM_OUT_OF_MEMORY;
   pool_segment *made = malloc(sizeof *made);

@@ -108,12 +108,13 @@ typedef struct pool_pending pool_pending;
 
 struct pool_heap {
   vmm_driver *driver;
-  uint64_t granularity;  /* the driver's */
-  uint64_t limit;        /* most bytes to hold; UINT64_MAX: none */
-  uint64_t device_bytes; /* all that the device has, asked for if chunks are used; else UINT64_MAX */
-  bool limit_is_policys; /* chunks are created past the limit: the policy checks it by its own rule */
-  bool memory_elsewhere; /* allocations lie in memory that the heap does not hold (null, the driver's own
-                            pool) */
+  uint64_t granularity;     /* the driver's */
+  uint64_t limit;           /* most bytes to hold; UINT64_MAX: none */
+  uint64_t device_bytes;    /* all that the device has, asked for if chunks are used; else UINT64_MAX */
+  bool limit_is_policys;    /* chunks are created past the limit: the policy checks it by its own rule */
+  bool memory_elsewhere;    /* allocations lie in memory that the heap does not hold (null, the driver's own
+                               pool) */
+  uint64_t elsewhere_bytes; /* of reserved memory, what lies there: see pool_heap_note_elsewhere */
   pool_statistics statistics;
 
   pool_segment *segments;
@@ -154,6 +155,10 @@ static inline bool pool_heap_within_limit(const pool_heap *heap, uint64_t size) 
   return size <= heap->limit && size <= heap->device_bytes &&
          heap->statistics.reserved_bytes.current <= heap->limit - size;
 }
+
+/* For memory_elsewhere: so many bytes are held there now, by the account of who holds them. Counts as
+ * reserved memory; more than before is memory taken from the driver, less is memory given back. */
+void pool_heap_note_elsewhere(pool_heap *heap, uint64_t bytes);
 
 /* One cuMemAlloc. OUT_OF_MEMORY past the limit, without asking the driver. */
 vmm_status pool_segment_allocate(pool_heap *heap, uint64_t size, pool_segment **segment);
@@ -209,6 +214,9 @@ uint32_t pool_heap_take_back_with_streams(pool_heap *heap, pool_allocation *allo
                                           pool_allocation *taken, vmm_stream *streams, uint32_t capacity);
 /* How many streams were recorded for a live allocation. */
 uint32_t pool_heap_recorded_streams(const pool_heap *heap, const pool_allocation *allocation);
+/* Which ones: writes at most capacity of them. */
+void pool_heap_list_streams(const pool_heap *heap, const pool_allocation *allocation, vmm_stream *streams,
+                            uint32_t capacity);
 /* A stream other than the allocation's own uses it. INVALID_VALUE from POOL_STREAM_LIMIT on. */
 vmm_status pool_heap_record_stream(pool_heap *heap, vmm_address address, vmm_stream stream);
 /* The next freed allocation whose events have all completed, if any. wait: the host

@@ -50,9 +50,15 @@ void policies_fixture_check(const policies_fixture *fixture, const char *where) 
   char message[512] = "";
   require(policy_check(fixture->policy, message, sizeof message), "%s: %s", where, message);
   const pool_heap *heap = &fixture->policy->heap;
-  if (heap->memory_elsewhere) return;
   vmm_sim_usage usage; /* ranges may share a reservation, which goes with the last of them */
   vmm_sim_usage_get(fixture->sim, &usage);
+  if (heap->memory_elsewhere) {
+    require(usage.physical_bytes == heap->statistics.reserved_bytes.current &&
+                usage.pool_bytes == usage.physical_bytes,
+            "%s: %" PRIu64 " bytes are reserved and the device's pool has %" PRIu64, where,
+            heap->statistics.reserved_bytes.current, usage.pool_bytes);
+    return;
+  }
   uint64_t mappings = 0, least = 0, most = 0;
   for (const pool_chunk *chunk = heap->chunks; chunk; chunk = chunk->next) {
     mappings += chunk->mappings;

@@ -134,7 +134,7 @@ static const struct {
 } refusals[] = {
     {"", {"there is no policy ''", "native", "bfc", "gmlake"}},
     {"gmlke", {"there is no policy 'gmlke'", "did you mean gmlake?"}},
-    {"BFC", {"there is no policy 'BFC'", "native, bfc"}},
+    {"BFC", {"there is no policy 'BFC'", "native, async, bfc"}},
     {"gmlake ", {"there is no policy 'gmlake '", "did you mean gmlake?"}},
     {"zzzzzzzzzzzz", {"there is no policy 'zzzzzzzzzzzz'"}},
     {"gmlake:", {"policy gmlake: an option is expected after ':'"}},
