@@ -125,8 +125,19 @@ START_TEST(what_is_allocated_is_known) {
 }
 END_TEST
 
+/* What the driver takes for the first streams it keeps for later ones: then free memory tells of the rest. */
+static void use_streams(vmm_driver *driver) {
+  for (vmm_stream stream = 1; stream <= 8; stream++) {
+    vmm_event event;
+    ck_assert_success(vmm_event_record(driver, stream, &event));
+    ck_assert_success(vmm_event_wait(driver, event));
+    vmm_event_discard(driver, event);
+  }
+}
+
 START_TEST(destroying_gives_everything_back) {
   OPEN_OR_SKIP(&plain);
+  use_streams(driver);
   uint64_t before = vmm_conformance_free_bytes(driver);
   for (int i = 0; i < 3; i++) {
     vmm_driver *careless = open_device(&plain);
