@@ -407,6 +407,7 @@ END_TEST
 
 START_TEST(the_pool_can_be_trimmed) {
   OPEN_OR_SKIP(&plain);
+  use_streams(driver);
   vmm_pool_usage usage;
   uint64_t before = vmm_conformance_free_bytes(driver);
   vmm_address address;
