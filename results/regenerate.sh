@@ -6,6 +6,7 @@
 # LAKEBED_BIN      the program; default: the launcher ./lakebed
 # LAKEBED_RESULTS  the folder that is written; default: results/h200
 # LAKEBED_OPTIONS  options for every measurement, such as "--driver sim" to try the script without a GPU
+# LAKEBED_TRACES   a folder with recordings to replay; default: workloads/bundled
 set -uo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 lakebed=$(realpath -- "${LAKEBED_BIN:-$here/../lakebed}")
@@ -109,6 +110,104 @@ section_alloc() {
   measure alloc_mixed bench alloc --seconds 1 --sizes mixed --live 256 --min 64KiB
 }
 
+policies=native,bfc,expandable,tfbfc,gmlake,aliasheap
+heavy=rawvmm # minutes on a device: replayed on the simulated one only
+
+recordings() {
+  find "$(realpath -- "${LAKEBED_TRACES:-$here/../workloads/bundled}")" -name '*.xz' | sort
+}
+
+# Every policy over every recording. replay_into FOLDER NAME OPTION...
+replay_into() {
+  local folder=$1 name=$2 begin=$SECONDS traces
+  shift 2
+  mapfile -t traces < <(recordings)
+  if "$lakebed" replay "${traces[@]}" "$@" --quiet --csv "$folder/$name.csv" --json "$folder/$name.json" >"$folder/$name.txt"; then
+    say "$name: $((SECONDS - begin)) s"
+  else
+    say "$name: failed with status $?"
+    failed=1
+  fi
+}
+
+section_replay() { replay_into "$out" replay -p "$policies" "${options[@]}"; }
+
+# The same, every allocation filled with its own pattern and checked before its free.
+section_verify() { replay_into "$out" verify -p "$policies" "${options[@]}" --verify; }
+
+# The same on the simulated H200: needs no GPU. Timeline of the first recording of OPT-1.3B, and means a policy.
+section_sim() {
+  mkdir -p -- "$simulated"
+  replay_into "$simulated" replay -p "$policies,$heavy" --driver sim --no-host-timing
+  "$lakebed" replay "$here/../workloads/bundled/opt-1.3b-LR-b16-s512-w4-v0-i8.pickle.xz" -p "$policies" --driver sim --quiet \
+    --timeline "$simulated/timeline.csv" --timeline-points 600 >/dev/null || failed=1
+}
+
+# A CSV whose quoted fields, which hold commas, are replaced by a word.
+plain_csv() { sed 's/"[^"]*"/quoted/g' -- "$1"; }
+
+# Means over the recordings of training runs (not the made-up event files): policy,utilisation,driver ms.
+means() {
+  awk -F, '
+    /^#/ { next }
+    !columns { for (i = 1; i <= NF; i++) at[$i] = i; columns = NF; next }
+    $at["trace"] ~ /\.pickle/ { util[$at["policy"]] += $at["utilization"]; ms[$at["policy"]] += $at["driver_us"] / 1000; n[$at["policy"]]++ }
+    END { for (policy in n) printf "%s,%.4f,%.2f\n", policy, util[policy] / n[policy], ms[policy] / n[policy] }' <(plain_csv "$1") | sort
+}
+
+# Measured on the device beside what the model charges: needs both replays.
+section_compare() {
+  [[ -s $out/replay.csv && -s $simulated/replay.csv ]] || { say "compare: needs the sections replay and sim"; return; }
+  {
+    printf '# %s: driver time measured, and as the simulated device charges it; reserved peaks of both\n' "$(recordings | wc -l) recordings"
+    awk -F, '
+      /^#/ { next }
+      FNR == 1 { delete at; for (i = 1; i <= NF; i++) at[$i] = i; next }
+      { key = $at["trace"] SUBSEP $at["policy"] }
+      NR == FNR { us[key] = $at["driver_us"]; reserved[key] = $at["reserved_peak_bytes"]; calls[key] = $at["driver_calls"]; next }
+      !header++ { printf "%-44s %-12s %12s %12s %8s %10s %6s\n", "trace", "policy", "measured ms", "model ms", "ratio", "reserved", "calls" }
+      key in us {
+        ratio = $at["driver_us"] / us[key]
+        off += ratio < 0.75 || ratio > 1.25; rows++
+        printf "%-44s %-12s %12.1f %12.1f %8.2f %10s %6s\n", $at["trace"], $at["policy"], us[key] / 1000, $at["driver_us"] / 1000, ratio,
+          reserved[key] == $at["reserved_peak_bytes"] ? "equal" : "DIFFERS", calls[key] == $at["driver_calls"] ? "equal" : "differ"
+      }
+      END { printf "# %d of %d are off by more than 25 %%\n", off, rows }' <(plain_csv "$out/replay.csv") <(plain_csv "$simulated/replay.csv")
+  } >"$out/model.txt"
+  say "compare: $(tail -n 1 "$out/model.txt")"
+}
+
+# One picture from the replays: draw FIGURE OUTPUT VARIABLE=VALUE...
+draw() {
+  local figure=$1 output=$2 kind variable settings
+  shift 2
+  for kind in svg png; do
+    settings="out='$output.$kind'"
+    for variable in "$@"; do settings+="; ${variable%%=*}='${variable#*=}'"; done
+    gnuplot -e "$settings" "$here/$figure.gp" || failed=1
+  done
+}
+
+draw_replays() {
+  local scratch
+  scratch=$(mktemp)
+  if [[ -s $simulated/timeline.csv ]]; then
+    draw memory "$simulated/memory" "csv=$simulated/timeline.csv" 'heading=OPT-1.3B, LoRA and recomputation, 4 ranks: memory over eight iterations' \
+      'provenance=simulated H200; results/regenerate.sh sim figures'
+  fi
+  if [[ -s $simulated/replay.csv ]]; then
+    means "$simulated/replay.csv" >"$scratch"
+    draw frontier "$simulated/frontier" "data=$scratch" 'heading=Recorded training runs on the simulated H200' \
+      "provenance=$(grep -c pickle <(cut -d, -f1 "$simulated/replay.csv" | sort -u)) recordings; results/regenerate.sh sim figures"
+  fi
+  if [[ -s $out/replay.csv ]]; then
+    means "$out/replay.csv" >"$scratch"
+    draw frontier "$out/frontier" "data=$scratch" 'heading=Recorded training runs on an H200' \
+      "provenance=$(grep -c pickle <(cut -d, -f1 "$out/replay.csv" | sort -u)) recordings; results/regenerate.sh replay figures"
+  fi
+  rm -f -- "$scratch"
+}
+
 # Draws what was measured; needs no GPU.
 section_figures() {
   local figure csv
@@ -123,9 +222,11 @@ section_figures() {
       (cd -- "$here" && gnuplot -e "csv='$csv'; out='$out/${figure%:*}.$kind'" "${figure%:*}.gp") || failed=1
     done
   done
+  draw_replays
 }
 
-sections=(vmm axes profile access alloc figures)
+simulated=$here/sim
+sections=(vmm axes profile access alloc replay verify sim compare figures)
 mkdir -p -- "$out" || exit 2
 out=$(cd -- "$out" && pwd)
 (($#)) || set -- "${sections[@]}"
