@@ -462,6 +462,10 @@ static uint64_t aliasheap_largest_free(const policy *base) {
   return together > longest ? together : longest;
 }
 
+static void aliasheap_free_ranges(const policy *base, pool_range_visit *visit, void *context) {
+  pool_holes_visit(&((const alias_heap *)base)->holes, visit, context);
+}
+
 static bool check_window(const alias_heap *self, const alias_window *window, char *message,
                          size_t message_size) {
   uint64_t offset = window->begin, retired = 0;
@@ -548,5 +552,6 @@ const policy_class aliasheap_policy = {
     .trim = aliasheap_trim,
     .counters = aliasheap_counters,
     .largest_free = aliasheap_largest_free,
+    .free_ranges = aliasheap_free_ranges,
     .check = aliasheap_check,
 };

@@ -231,6 +231,12 @@ static uint64_t bfc_largest_free(const policy *base) {
   return small > large ? small : large;
 }
 
+static void bfc_free_ranges(const policy *base, pool_range_visit *visit, void *context) {
+  const bfc *self = (const bfc *)base;
+  pool_free_set_visit(&self->small.free, visit, context);
+  pool_free_set_visit(&self->large.free, visit, context);
+}
+
 static bool bfc_check(const policy *base, char *message, size_t message_size) {
   const bfc *self = (const bfc *)base;
   const pool_caching *pools[] = {&self->small, &self->large};
@@ -252,5 +258,6 @@ const policy_class bfc_policy = {
     .trim = bfc_trim,
     .counters = bfc_counters,
     .largest_free = bfc_largest_free,
+    .free_ranges = bfc_free_ranges,
     .check = bfc_check,
 };

@@ -156,6 +156,7 @@ static vmm_status reserve_segment(expandable *self, segment_pool *pool, vmm_stre
     return status;
   }
   block->address = range->address;
+  block->order = range->address;
   block->size = size;
   block->stream = stream;
   block->backing = range;
@@ -406,6 +407,12 @@ static uint64_t expandable_largest_free(const policy *base) {
   return small > large ? small : large;
 }
 
+static void expandable_free_ranges(const policy *base, pool_range_visit *visit, void *context) {
+  const expandable *self = (const expandable *)base;
+  pool_free_set_visit(&self->small.caching.free, visit, context);
+  pool_free_set_visit(&self->large.caching.free, visit, context);
+}
+
 static bool expandable_check(const policy *base, char *message, size_t message_size) {
   const expandable *self = (const expandable *)base;
   const pool_caching *pools[] = {&self->small.caching, &self->large.caching};
@@ -451,5 +458,6 @@ const policy_class expandable_policy = {
     .trim = expandable_trim,
     .counters = expandable_counters,
     .largest_free = expandable_largest_free,
+    .free_ranges = expandable_free_ranges,
     .check = expandable_check,
 };

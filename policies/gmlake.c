@@ -35,18 +35,19 @@ enum state { S1, S2, S3, S4, S5, STATES };
 typedef struct gmlake {
   policy base;
   pool_block_store blocks;
-  pool_caching small;      /* requests below one chunk */
-  pool_free_set pblocks;   /* inactive pBlocks */
+  pool_caching small;    /* requests below one chunk */
+  pool_free_set pblocks; /* inactive pBlocks */
   gmlake_stitched stitched;
   uint64_t chunk;
   uint64_t frag_limit;
   uint64_t stitch_bytes_limit;
   uint64_t stitch_count_limit;
-  uint64_t pblock_bytes;   /* active and inactive */
-  uint64_t below_limit;    /* requests below the fragmentation limit, which never stitch */
+  uint64_t pblocks_made;   /* by Alloc: of equal pBlocks the oldest serves, whatever the addresses */
+  uint64_t pblock_bytes; /* active and inactive */
+  uint64_t below_limit;  /* requests below the fragmentation limit, which never stitch */
   unsigned state_operation[STATES];
   unsigned split_operation, stitch_operation, stitch_free_operation;
-  pool_chunk **chunks;     /* room for a stitch in the making */
+  pool_chunk **chunks; /* room for a stitch in the making */
   uint64_t chunks_capacity;
 } gmlake;
 
@@ -62,7 +63,8 @@ static vmm_status gmlake_create(const policy_configuration *configuration, polic
   self->stitch_bytes_limit = values[OPTION_STITCH_BYTES].integer;
   self->stitch_count_limit = values[OPTION_STITCH_COUNT].integer;
   if (status == VMM_SUCCESS && self->chunk % heap->granularity != 0) {
-    snprintf(message, message_size, "policy gmlake: chunk=%s is no multiple of the device's granularity of %" PRIu64 " bytes",
+    snprintf(message, message_size,
+             "policy gmlake: chunk=%s is no multiple of the device's granularity of %" PRIu64 " bytes",
              values[OPTION_CHUNK].text, heap->granularity);
     status = VMM_INVALID_VALUE;
   }
@@ -76,6 +78,7 @@ static vmm_status gmlake_create(const policy_configuration *configuration, polic
   self->stitch_operation = pool_operation_define(heap, "stitch");
   self->stitch_free_operation = pool_operation_define(heap, "stitch_free");
   pool_caching_init(&self->small, heap, &self->blocks);
+  self->small.by_age = true;
   gmlake_stitched_init(&self->stitched, heap);
   *created = &self->base;
   return VMM_SUCCESS;
@@ -124,7 +127,8 @@ static vmm_status alloc_pblock(gmlake *self, uint64_t size, vmm_stream stream, p
   pool_block *pblock = pool_block_new(&self->blocks);
   pool_range *range = NULL;
   pool_operation_begin(heap, POOL_OPERATION_GROW, size);
-  vmm_status status = chunks && pblock ? pool_range_reserve(heap, size, self->chunk, &range) : VMM_OUT_OF_MEMORY;
+  vmm_status status =
+      chunks && pblock ? pool_range_reserve(heap, size, self->chunk, &range) : VMM_OUT_OF_MEMORY;
   if (status == VMM_SUCCESS) {
     status = pool_chunks_create(heap, self->chunk, count, pblock, chunks);
     if (status == VMM_SUCCESS) {
@@ -141,6 +145,7 @@ static vmm_status alloc_pblock(gmlake *self, uint64_t size, vmm_stream stream, p
   }
   *pblock = (pool_block){.address = range->address,
                          .size = size,
+                         .order = pool_block_order(self->pblocks_made++),
                          .stream = stream,
                          .state = POOL_BLOCK_LIVE,
                          .backing = range,
@@ -197,8 +202,8 @@ typedef struct split_parts {
 static vmm_status prepare_split(gmlake *self, const pool_block *pblock, split_parts *parts) {
   parts->rest = pool_block_new(&self->blocks);
   if (!parts->rest) return VMM_OUT_OF_MEMORY;
-  vmm_status status = gmlake_stitch_view(&self->stitched, pblock->backing, pblock->address, pblock->size, pblock->stream,
-                                         &parts->whole);
+  vmm_status status = gmlake_stitch_view(&self->stitched, pblock->backing, pblock->address, pblock->size,
+                                         pblock->stream, &parts->whole);
   if (status != VMM_SUCCESS) pool_block_delete(&self->blocks, parts->rest);
   return status;
 }
@@ -225,7 +230,8 @@ static void split(gmlake *self, pool_block *pblock, uint64_t size, split_parts *
  * eighth below their limits. The host waits first: their memory may still be in use. */
 static void stitch_free(gmlake *self) {
   gmlake_stitched *stitched = &self->stitched;
-  if (stitched->stitched_bytes <= self->stitch_bytes_limit && stitched->count <= self->stitch_count_limit) return;
+  if (stitched->stitched_bytes <= self->stitch_bytes_limit && stitched->count <= self->stitch_count_limit)
+    return;
   pool_heap *heap = &self->base.heap;
   pool_operation_begin(heap, self->stitch_free_operation, 0);
   heap->statistics.host_waits++;
@@ -256,7 +262,8 @@ static vmm_status release_cached(gmlake *self) {
     for (pool_block *pblock = pool_free_set_first(&self->pblocks, stream), *next; pblock; pblock = next) {
       next = pool_free_set_next(pblock);
       bool stitched_elsewhere = false;
-      for (uint64_t i = 0; i < pblock->size / self->chunk; i++) stitched_elsewhere |= first_slot(pblock)[i].chunk->mappings > 1;
+      for (uint64_t i = 0; i < pblock->size / self->chunk; i++)
+        stitched_elsewhere |= first_slot(pblock)[i].chunk->mappings > 1;
       if (stitched_elsewhere) continue;
       pool_free_set_remove(&self->pblocks, pblock);
       vmm_status status = free_pblock(self, pblock);
@@ -270,9 +277,10 @@ static vmm_status release_cached(gmlake *self) {
 /* ---- the states ---- */
 
 /* Gives out a free pBlock, or its front if parts for a split are prepared. */
-static vmm_status give_pblock(gmlake *self, pool_block *pblock, uint64_t size, split_parts *parts, uint64_t requested,
-                              vmm_address *address) {
-  vmm_status status = pool_heap_hand_out(&self->base.heap, pblock->address, size, requested, pblock->stream, pblock);
+static vmm_status give_pblock(gmlake *self, pool_block *pblock, uint64_t size, split_parts *parts,
+                              uint64_t requested, vmm_address *address) {
+  vmm_status status =
+      pool_heap_hand_out(&self->base.heap, pblock->address, size, requested, pblock->stream, pblock);
   if (status != VMM_SUCCESS) return status;
   if (parts) split(self, pblock, size, parts);
   activate(self, pblock);
@@ -282,7 +290,8 @@ static vmm_status give_pblock(gmlake *self, pool_block *pblock, uint64_t size, s
 
 static vmm_status give_sblock(gmlake *self, gmlake_sblock *sblock, uint64_t requested, vmm_address *address) {
   const pool_block *base = &sblock->base;
-  vmm_status status = pool_heap_hand_out(&self->base.heap, base->address, base->size, requested, base->stream, sblock);
+  vmm_status status =
+      pool_heap_hand_out(&self->base.heap, base->address, base->size, requested, base->stream, sblock);
   if (status != VMM_SUCCESS) return status;
   pool_block *member;
   uint64_t index;
@@ -305,7 +314,8 @@ static vmm_status single_block(gmlake *self, pool_block *pblock, uint64_t size, 
 }
 
 /* Makes an sBlock of the chunks gathered so far. */
-static vmm_status stitch(gmlake *self, uint64_t count, uint64_t size, vmm_stream stream, gmlake_sblock **made) {
+static vmm_status stitch(gmlake *self, uint64_t count, uint64_t size, vmm_stream stream,
+                         gmlake_sblock **made) {
   pool_operation_begin(&self->base.heap, self->stitch_operation, size);
   vmm_status status = gmlake_stitch(&self->stitched, self->chunks, count, size, stream, made);
   pool_operation_end(&self->base.heap);
@@ -340,8 +350,8 @@ static vmm_status several_blocks(gmlake *self, uint64_t size, vmm_stream stream,
 }
 
 /* S4: new memory for what is missing, stitched with all candidates. */
-static vmm_status insufficient(gmlake *self, uint64_t size, uint64_t available, vmm_stream stream, uint64_t requested,
-                               vmm_address *address) {
+static vmm_status insufficient(gmlake *self, uint64_t size, uint64_t available, vmm_stream stream,
+                               uint64_t requested, vmm_address *address) {
   if (!pool_heap_within_limit(&self->base.heap, size - available)) return VMM_OUT_OF_MEMORY;
   vmm_status status = pool_free_set_prepare(&self->pblocks, stream);
   if (status == VMM_SUCCESS) status = reserve_chunks(self, size / self->chunk);
@@ -373,7 +383,8 @@ static vmm_status insufficient(gmlake *self, uint64_t size, uint64_t available, 
 static uint64_t candidates(const gmlake *self, vmm_stream stream, uint64_t wanted) {
   uint64_t available = 0;
   for (pool_block *pblock = pool_free_set_largest(&self->pblocks, stream);
-       pblock && pblock->size >= self->frag_limit && available < wanted; pblock = pool_free_set_previous(pblock)) {
+       pblock && pblock->size >= self->frag_limit && available < wanted;
+       pblock = pool_free_set_previous(pblock)) {
     available += pblock->size;
   }
   return available;
@@ -417,7 +428,8 @@ static vmm_status alloc_small(gmlake *self, uint64_t requested, vmm_stream strea
     vmm_status status = pool_caching_grow(&self->small, self->chunk, stream, &block);
     if (status != VMM_SUCCESS) return status;
   }
-  return pool_caching_hand_out(&self->small, block, size, requested, block->size - size >= PYTORCH_BLOCK_MINIMUM, address);
+  return pool_caching_hand_out(&self->small, block, size, requested,
+                               block->size - size >= PYTORCH_BLOCK_MINIMUM, address);
 }
 
 /* Update: a freed block is inactive again, and with it every sBlock that has no active pBlock left. */
@@ -524,12 +536,13 @@ static bool gmlake_check(const policy *base, char *message, size_t message_size)
       if (!range->slots[i].chunk || range->slots[i].chunk->owner == &base->heap) continue;
       const pool_block *owner = range->slots[i].chunk->owner;
       vmm_address address = range->address + i * range->unit;
-      if (owner->backing == range && address >= owner->address && address < owner->address + owner->size) owned += range->unit;
+      if (owner->backing == range && address >= owner->address && address < owner->address + owner->size)
+        owned += range->unit;
     }
   }
   if (owned + stranded == base->heap.chunk_count * self->chunk && owned == self->pblock_bytes) return true;
-  snprintf(message, message_size, "pBlocks count %" PRIu64 " bytes and own %" PRIu64 " of %" PRIu64, self->pblock_bytes, owned,
-           base->heap.chunk_count * self->chunk - stranded);
+  snprintf(message, message_size, "pBlocks count %" PRIu64 " bytes and own %" PRIu64 " of %" PRIu64,
+           self->pblock_bytes, owned, base->heap.chunk_count * self->chunk - stranded);
   return false;
 }
 

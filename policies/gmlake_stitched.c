@@ -28,16 +28,22 @@ void gmlake_stitched_fini(gmlake_stitched *stitched) {
 static void list_append(gmlake_stitched *stitched, gmlake_sblock *sblock) {
   sblock->older = stitched->newest;
   sblock->newer = NULL;
-  if (stitched->newest) stitched->newest->newer = sblock;
-  else stitched->oldest = sblock;
+  if (stitched->newest)
+    stitched->newest->newer = sblock;
+  else
+    stitched->oldest = sblock;
   stitched->newest = sblock;
 }
 
 static void list_remove(gmlake_stitched *stitched, gmlake_sblock *sblock) {
-  if (sblock->older) sblock->older->newer = sblock->newer;
-  else stitched->oldest = sblock->newer;
-  if (sblock->newer) sblock->newer->older = sblock->older;
-  else stitched->newest = sblock->older;
+  if (sblock->older)
+    sblock->older->newer = sblock->newer;
+  else
+    stitched->oldest = sblock->newer;
+  if (sblock->newer)
+    sblock->newer->older = sblock->older;
+  else
+    stitched->newest = sblock->older;
 }
 
 static void enter(gmlake_stitched *stitched, gmlake_sblock *sblock, pool_range *range, vmm_address address,
@@ -72,8 +78,8 @@ vmm_status gmlake_stitch(gmlake_stitched *stitched, pool_chunk *const *chunks, u
   return VMM_SUCCESS;
 }
 
-vmm_status gmlake_stitch_view(gmlake_stitched *stitched, pool_range *range, vmm_address address, uint64_t size,
-                              vmm_stream stream, gmlake_sblock **made) {
+vmm_status gmlake_stitch_view(gmlake_stitched *stitched, pool_range *range, vmm_address address,
+                              uint64_t size, vmm_stream stream, gmlake_sblock **made) {
   gmlake_sblock *sblock = malloc(sizeof *sblock);
   if (!sblock) return VMM_OUT_OF_MEMORY;
   enter(stitched, sblock, range, address, size, stream, true);
@@ -149,8 +155,8 @@ bool gmlake_stitched_check(const gmlake_stitched *stitched, char *message, size_
     GMLAKE_FOR_EACH_MEMBER(member, index, sblock) {
       covered += member->size;
       if (member->stream == base->stream && !(sblock->held && member->state == POOL_BLOCK_FREE)) continue;
-      snprintf(message, message_size, "sBlock 0x%" PRIx64 " does not agree with its pBlock 0x%" PRIx64, base->address,
-               member->address);
+      snprintf(message, message_size, "sBlock 0x%" PRIx64 " does not agree with its pBlock 0x%" PRIx64,
+               base->address, member->address);
       return false;
     }
     if (covered != base->size) {
@@ -161,7 +167,8 @@ bool gmlake_stitched_check(const gmlake_stitched *stitched, char *message, size_
   }
   if (count != stitched->count || own != stitched->stitched_count || own_bytes != stitched->stitched_bytes ||
       listed + held != count) {
-    snprintf(message, message_size, "the sPool counts %" PRIu64 " sBlocks, %" PRIu64 " bytes and has %" PRIu64 ", %" PRIu64
+    snprintf(message, message_size,
+             "the sPool counts %" PRIu64 " sBlocks, %" PRIu64 " bytes and has %" PRIu64 ", %" PRIu64
              "; %" PRIu64 " held, %" PRIu64 " not",
              stitched->count, stitched->stitched_bytes, count, own_bytes, held, listed);
     return false;

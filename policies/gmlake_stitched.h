@@ -16,11 +16,11 @@
 
 typedef struct gmlake_sblock gmlake_sblock;
 struct gmlake_sblock {
-  pool_block base;   /* address, size, stream; backing is the range; pool is the gmlake_stitched */
-  bool view;         /* borrows a pBlock's range instead of having one */
-  bool held;         /* handed out */
-  uint64_t guess;    /* slot of the pBlock that was found active last */
-  uint64_t number;   /* order of creation: the order among equal sizes */
+  pool_block base; /* address, size, stream; backing is the range; pool is the gmlake_stitched */
+  bool view;       /* borrows a pBlock's range instead of having one */
+  bool held;       /* handed out */
+  uint64_t guess;  /* slot of the pBlock that was found active last */
+  uint64_t number; /* order of creation: the order among equal sizes */
   RB_ENTRY(gmlake_sblock) by_size; /* all */
   gmlake_sblock *older, *newer;    /* those not held, by the time they were freed */
 };
@@ -45,8 +45,8 @@ void gmlake_stitched_fini(gmlake_stitched *stitched);
 vmm_status gmlake_stitch(gmlake_stitched *stitched, pool_chunk *const *chunks, uint64_t count, uint64_t size,
                          vmm_stream stream, gmlake_sblock **made);
 /* An sBlock over [address, address + size) of a range that pBlocks' pieces tile. No driver call. */
-vmm_status gmlake_stitch_view(gmlake_stitched *stitched, pool_range *range, vmm_address address, uint64_t size,
-                              vmm_stream stream, gmlake_sblock **made);
+vmm_status gmlake_stitch_view(gmlake_stitched *stitched, pool_range *range, vmm_address address,
+                              uint64_t size, vmm_stream stream, gmlake_sblock **made);
 /* Unmaps and frees the VA of an sBlock that is not held. The device is done with it. */
 vmm_status gmlake_unstitch(gmlake_stitched *stitched, gmlake_sblock *sblock);
 
@@ -73,8 +73,8 @@ static inline pool_block *gmlake_sblock_next_member(const gmlake_sblock *sblock,
 }
 
 /* For each pBlock of an sBlock in order; the current one may change sets meanwhile, not size. */
-#define GMLAKE_FOR_EACH_MEMBER(member, index, sblock)                                        \
-  for (index = 0, (member) = gmlake_sblock_member(sblock, 0); (member);                      \
+#define GMLAKE_FOR_EACH_MEMBER(member, index, sblock)                   \
+  for (index = 0, (member) = gmlake_sblock_member(sblock, 0); (member); \
        (member) = gmlake_sblock_next_member(sblock, member, &index))
 
 bool gmlake_stitched_check(const gmlake_stitched *stitched, char *message, size_t message_size);

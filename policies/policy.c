@@ -101,6 +101,10 @@ uint64_t policy_largest_free(const policy *self) {
   return self->class->largest_free ? self->class->largest_free(self) : 0;
 }
 
+void policy_free_ranges(const policy *self, pool_range_visit *visit, void *context) {
+  if (self->class->free_ranges) self->class->free_ranges(self, visit, context);
+}
+
 bool policy_check(const policy *self, char *message, size_t message_size) {
   /* The walker marks chunks as it counts them; nothing a caller can see changes. */
   pool_heap *heap = (pool_heap *)(uintptr_t)&self->heap;

@@ -95,6 +95,9 @@ typedef struct policy_class {
   /* The largest run of bytes the policy could hand out without asking the driver, on any
    * stream; for out-of-memory reports. O(streams * log n) or better. */
   uint64_t (*largest_free)(const policy *self);
+  /* Visits the runs of free memory that the policy keeps, on any stream; for out-of-memory reports.
+   * Together with what is handed out, or waits for streams, they are all that it holds. O(runs). */
+  void (*free_ranges)(const policy *self, pool_range_visit *visit, void *context);
   /* The policy's own invariants, after pool_heap_check has passed. Returns false and says
    * what is broken. O(all blocks). */
   bool (*check)(const policy *self, char *message, size_t message_size);
@@ -147,6 +150,8 @@ vmm_status policy_trim(policy *self);
 /* 0 where the policy has no such hook. */
 size_t policy_counters(const policy *self, policy_counter *counters, size_t capacity);
 uint64_t policy_largest_free(const policy *self);
+/* Visits nothing where the policy has no such hook. */
+void policy_free_ranges(const policy *self, pool_range_visit *visit, void *context);
 /* pool_heap_check, then the policy's own check. */
 bool policy_check(const policy *self, char *message, size_t message_size);
 

@@ -3,7 +3,8 @@
  * or more would be wasted.
  *
  * The bins only speed up the search: the chunk found is the smallest that suffices, the
- * lowest address among equals, which is what one ordered set gives. TensorFlow leaves the
+ * lowest address among equals, which is what one ordered set gives. Regions count as lying in
+ * the order in which they were taken, whatever their addresses. TensorFlow leaves the
  * order between streams to its caller; here a chunk that other streams freed makes the new
  * stream wait for them, unless streams=ignore. */
 #include <inttypes.h>
@@ -71,6 +72,7 @@ static vmm_status tfbfc_create(const policy_configuration *configuration, policy
   self->waste = fraction > 0 ? (uint64_t)(fraction * (double)self->limit) : default_waste;
   self->next_region = round_up(self->allow_growth && self->limit > first_region ? first_region : self->limit);
   pool_caching_init(&self->chunks, heap, &self->blocks);
+  self->chunks.by_age = true;
   *created = &self->base;
   return VMM_SUCCESS;
 }
@@ -205,6 +207,10 @@ static uint64_t tfbfc_largest_free(const policy *base) {
   return pool_caching_largest_free(&((const tfbfc *)base)->chunks);
 }
 
+static void tfbfc_free_ranges(const policy *base, pool_range_visit *visit, void *context) {
+  pool_free_set_visit(&((const tfbfc *)base)->chunks.free, visit, context);
+}
+
 static size_t tfbfc_counters(const policy *base, policy_counter *counters, size_t capacity) {
   const tfbfc *self = (const tfbfc *)base;
   uint64_t unused =
@@ -244,5 +250,6 @@ const policy_class tfbfc_policy = {
     .trim = tfbfc_trim,
     .counters = tfbfc_counters,
     .largest_free = tfbfc_largest_free,
+    .free_ranges = tfbfc_free_ranges,
     .check = tfbfc_check,
 };

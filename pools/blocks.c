@@ -42,7 +42,7 @@ void pool_block_store_fini(pool_block_store *store) {
 
 static inline int compare(const pool_block *a, const pool_block *b) {
   if (a->size != b->size) return a->size < b->size ? -1 : 1;
-  return a->address < b->address ? -1 : a->address > b->address;
+  return a->order < b->order ? -1 : a->order > b->order;
 }
 
 RB_PROTOTYPE(pool_block_tree, pool_block, by_size, compare)
@@ -79,7 +79,6 @@ void pool_free_set_remove(pool_free_set *set, pool_block *block) {
 
 pool_block *pool_free_set_best_fit(const pool_free_set *set, vmm_stream stream, uint64_t size) {
   if (stream >= set->streams) return NULL;
-  /* No address is lower than 0, so among equal sizes the first one comes out. */
   pool_block *best = NULL;
   for (pool_block *at = RB_ROOT(&set->by_stream[stream]); at;) {
     if (at->size >= size) {
@@ -103,9 +102,17 @@ pool_block *pool_free_set_first(const pool_free_set *set, vmm_stream stream) {
 pool_block *pool_free_set_next(pool_block *block) { return RB_NEXT(pool_block_tree, NULL, block); }
 pool_block *pool_free_set_previous(pool_block *block) { return RB_PREV(pool_block_tree, NULL, block); }
 
+void pool_free_set_visit(const pool_free_set *set, pool_range_visit *visit, void *context) {
+  for (uint32_t stream = 0; stream < set->streams; stream++) {
+    for (pool_block *block = pool_free_set_first(set, stream); block; block = pool_free_set_next(block))
+      visit(context, block->size);
+  }
+}
+
 void pool_block_split(pool_block *block, uint64_t size, pool_block *rest) {
   rest->address = block->address + size;
   rest->size = block->size - size;
+  rest->order = block->order + size;
   rest->stream = block->stream;
   rest->backing = block->backing;
   rest->pool = block->pool;
@@ -119,6 +126,7 @@ void pool_block_split(pool_block *block, uint64_t size, pool_block *rest) {
 void pool_block_absorb(pool_block_store *store, pool_block *block, pool_block *neighbour) {
   if (neighbour == block->previous) {
     block->address = neighbour->address;
+    block->order = neighbour->order;
     block->previous = neighbour->previous;
     if (block->previous) block->previous->next = block;
   } else {

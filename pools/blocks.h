@@ -2,7 +2,7 @@
  * ordered sets that free ones wait in.
  *
  * Blocks that are neighbours in the same backing memory are linked in address
- * order. A free set is ordered by (size, address) and kept for each stream: a
+ * order. A free set is ordered by (size, order) and kept for each stream: a
  * free block is reused on the stream that freed it, since only there is the
  * order of the work known. The order (stream, size, address) is that of
  * PyTorch's caching allocator. */
@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "pools/statistics.h"
 #include "vmm/driver.h"
 
 typedef enum pool_block_state {
@@ -25,6 +26,8 @@ typedef struct pool_block pool_block;
 struct pool_block {
   vmm_address address;
   uint64_t size;
+  uint64_t order; /* what decides between equal sizes: the address, or a number that grows with it inside one
+                     backing */
   vmm_stream stream;
   pool_block_state state;
   RB_ENTRY(pool_block) by_size;
@@ -33,6 +36,9 @@ struct pool_block {
   void *pool;                  /* the pool it belongs to */
   uint64_t age_base;           /* for policies that age free blocks */
 };
+
+/* The order of a block that begins backing memory number serial: its parts count on in bytes. */
+static inline uint64_t pool_block_order(uint64_t serial) { return serial << 44; }
 
 /* Has neighbours: is part of something larger. */
 static inline bool pool_block_is_split(const pool_block *block) { return block->previous || block->next; }
@@ -63,7 +69,7 @@ void pool_free_set_fini(pool_free_set *set);
 /* The block's stream must have been prepared. Sets its state to free. O(log n). */
 void pool_free_set_insert(pool_free_set *set, pool_block *block);
 void pool_free_set_remove(pool_free_set *set, pool_block *block);
-/* The smallest block of at least size bytes of the stream, the lowest address among equals; NULL if none.
+/* The smallest block of at least size bytes of the stream, the lowest order among equals; NULL if none.
  * O(log n). */
 pool_block *pool_free_set_best_fit(const pool_free_set *set, vmm_stream stream, uint64_t size);
 /* The largest block of the stream; the next larger and next smaller in order. NULL at the ends. */
@@ -72,6 +78,9 @@ pool_block *pool_free_set_next(pool_block *block);
 pool_block *pool_free_set_previous(pool_block *block);
 /* The first block of the stream: the smallest. */
 pool_block *pool_free_set_first(const pool_free_set *set, vmm_stream stream);
+
+/* Visits all blocks, stream by stream, the smallest first. */
+void pool_free_set_visit(const pool_free_set *set, pool_range_visit *visit, void *context);
 
 /* Cuts size bytes off the low end of block; rest, a fresh block from the store, becomes the
  * remainder after it. No set is touched. O(1). */

@@ -24,6 +24,7 @@ vmm_status pool_caching_grow(pool_caching *pool, uint64_t segment_size, vmm_stre
   }
   made->address = segment->address;
   made->size = segment->size;
+  made->order = pool->by_age ? pool_block_order(pool->segments_made++) : segment->address;
   made->stream = stream;
   made->state = POOL_BLOCK_LIVE;
   made->backing = segment;

@@ -14,7 +14,10 @@ typedef struct pool_caching {
   pool_block_store *store; /* shared by the pools of one policy */
   pool_free_set free;
   uint64_t lookups; /* the clock that ages free blocks: raised by the policy */
-  bool expandable;  /* blocks lie in ranges that grow: they do not count as inactive split */
+  bool by_age; /* of equal blocks the one in the oldest segment serves, not the one at the lowest address,
+                  so that nothing depends on the addresses that a device gives */
+  uint64_t segments_made;
+  bool expandable; /* blocks lie in ranges that grow: they do not count as inactive split */
 } pool_caching;
 
 void pool_caching_init(pool_caching *pool, pool_heap *heap, pool_block_store *store);

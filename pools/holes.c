@@ -289,6 +289,11 @@ pool_hole *pool_holes_at_or_above(const pool_holes *holes, vmm_address address) 
   return found;
 }
 
+void pool_holes_visit(const pool_holes *holes, pool_range_visit *visit, void *context) {
+  for (pool_hole *hole = pool_holes_first(holes, 1); hole; hole = pool_holes_next(hole, 1))
+    visit(context, hole->end - hole->begin);
+}
+
 bool pool_holes_check(const pool_holes *holes, char *message, size_t message_size) {
   uint64_t count = 0, bytes = 0;
   for (pool_hole *hole = leftmost(holes->root); hole; hole = successor(hole)) {

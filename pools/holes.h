@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "pools/statistics.h"
 #include "vmm/driver.h"
 
 typedef struct pool_hole pool_hole;
@@ -51,6 +52,9 @@ pool_hole *pool_holes_at_or_above(const pool_holes *holes, vmm_address address);
 static inline uint64_t pool_holes_longest(const pool_holes *holes) {
   return holes->root ? holes->root->longest : 0;
 }
+
+/* Visits all holes in address order. */
+void pool_holes_visit(const pool_holes *holes, pool_range_visit *visit, void *context);
 
 /* Order, heap order, longest, count and bytes. */
 bool pool_holes_check(const pool_holes *holes, char *message, size_t message_size);

@@ -24,6 +24,9 @@ static inline void pool_statistic_take(pool_statistic *statistic, uint64_t amoun
   statistic->taken += amount;
 }
 
+/* Told of each of many runs of free bytes. */
+typedef void pool_range_visit(void *context, uint64_t bytes);
+
 typedef struct pool_statistics {
   pool_statistic requested_bytes; /* what callers asked for, until the memory is free for reuse */
   pool_statistic allocated_bytes; /* blocks handed out and not freed by the caller */

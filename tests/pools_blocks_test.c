@@ -88,6 +88,7 @@ START_TEST(agrees_with_a_sorted_array) {
       require(block && !block->previous && !block->next && !block->backing && !block->pool,
               "step %d: a used block", step);
       block->address = (1 + pools_random_below(&random, UINT64_C(1) << 36)) * 512;
+      block->order = block->address;
       block->size = size;
       block->stream = stream;
       pool_free_set_insert(&set, block);
@@ -115,7 +116,7 @@ START_TEST(takes_the_lowest_address_among_equals) {
   static const uint64_t addresses[] = {7 * 512, 3 * 512, 9 * 512, 512, 5 * 512};
   for (size_t i = 0; i < 5; i++) {
     pool_block *block = pool_block_new(&store);
-    *block = (pool_block){.address = addresses[i], .size = 512};
+    *block = (pool_block){.address = addresses[i], .order = addresses[i], .size = 512};
     pool_free_set_insert(&set, block);
   }
   for (uint64_t expected = 512; expected <= 9 * 512; expected += 1024) {
@@ -150,7 +151,7 @@ START_TEST(grows_by_streams_with_blocks_in_it) {
     ck_assert_int_eq(pool_free_set_prepare(&set, stream), VMM_SUCCESS);
     for (uint64_t i = 1; i <= 3; i++) {
       pool_block *block = pool_block_new(&store);
-      *block = (pool_block){.address = i * 4096, .size = i * 512, .stream = stream};
+      *block = (pool_block){.address = i * 4096, .order = i * 4096, .size = i * 512, .stream = stream};
       pool_free_set_insert(&set, block);
     }
   }
@@ -171,7 +172,8 @@ START_TEST(splits_and_absorbs_in_address_order) {
   int segment, pool;
   pool_block_store store = {0};
   pool_block *a = pool_block_new(&store), *b = pool_block_new(&store), *c = pool_block_new(&store);
-  *a = (pool_block){.address = 4096, .size = 8192, .stream = 2, .backing = &segment, .pool = &pool};
+  *a = (pool_block){
+      .address = 4096, .order = 4096, .size = 8192, .stream = 2, .backing = &segment, .pool = &pool};
   ck_assert(!pool_block_is_split(a));
   pool_block_split(a, 1024, c);
   pool_block_split(a, 512, b);
@@ -199,7 +201,7 @@ START_TEST(comes_together_in_any_order) {
     pool_block *blocks[64];
     int count = 1;
     blocks[0] = pool_block_new(&store);
-    *blocks[0] = (pool_block){.address = 1 << 20, .size = 64 * 512};
+    *blocks[0] = (pool_block){.address = 1 << 20, .order = 1 << 20, .size = 64 * 512};
     while (count < 40) {
       pool_block *block = blocks[pools_random_below(&random, (uint64_t)count)];
       if (block->size == 512) continue;
