@@ -115,6 +115,9 @@ static json_t *facts_object(const trace_facts *facts) {
                  {"allocations", summary->allocations},
                  {"frees", summary->frees},
                  {"orphan_frees", summary->orphan_frees},
+                 {"orphan_bytes", summary->orphan_bytes},
+                 {"live_before_bytes", summary->live_before_bytes},
+                 {"free_size_mismatches", summary->free_size_mismatches},
                  {"seeded", summary->seeded},
                  {"out_of_memory_events", summary->out_of_memory_events},
                  {"other_events", summary->other_events},
@@ -167,6 +170,12 @@ static void print_facts(const trace_facts *facts) {
   if (summary->orphan_frees) {
     print_count("orphan frees", summary->orphan_frees, " of allocations from before the recording, left out");
   }
+  if (summary->live_before_bytes) {
+    units_bytes(summary->live_before_bytes, bytes);
+    printf("%-14s %s when the recording began, left out\n", "live before", bytes);
+  }
+  if (summary->free_size_mismatches)
+    print_count("sizes differ", summary->free_size_mismatches, " frees of another size than their allocation");
   if (summary->seeded) print_count("seeded", summary->seeded, " allocations from before the recording");
   if (summary->out_of_memory_events)
     print_count("out of memory", summary->out_of_memory_events, " times when recorded");

@@ -102,7 +102,7 @@ START_TEST(files_without_events) {
 END_TEST
 
 START_TEST(formats_that_are_not_known) {
-  static const char *const texts[] = {"{\"traceEvents\": []}", "PK\x03\x04", "id,lower,upper,size\n",
+  static const char *const texts[] = {"PK\x03\x04", "id,lower,upper,bytes\n",
                                       "\x7f"
                                       "ELF",
                                       "x"};

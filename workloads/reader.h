@@ -8,6 +8,10 @@
 
 typedef struct trace_format {
   const char *name;
+  bool has_devices; /* options.device chooses among several */
+  /* Whether a file that begins with these bytes (at least the first line, or all) is in this format;
+   * NULL where trace.c sees it by itself. */
+  bool (*recognise)(const uint8_t *bytes, size_t size);
   /* Sets opened->reader; the input stands at its beginning. */
   trace_status (*create)(trace *opened, trace_error *error);
   trace_status (*next)(trace *opened, trace_event *event, trace_error *error);
@@ -30,5 +34,9 @@ struct trace {
 extern const trace_format trace_format_snapshot;
 extern const trace_format trace_format_events;
 extern const trace_format trace_format_lakebed;
+extern const trace_format trace_format_rmm;
+extern const trace_format trace_format_stalloc;
+extern const trace_format trace_format_minimalloc;
+extern const trace_format trace_format_kineto;
 
 #endif

@@ -225,6 +225,7 @@ static trace_status entry_complete(trace *opened, const fields *f, const snapsho
       result = trace_ledger_free_completed(&opened->ledger, address, event);
       if (result == TRACE_LEDGER_NEVER_SEEN) {
         summary->orphan_frees++;
+        summary->orphan_bytes += size;
         return TRACE_OK;
       }
       break;

@@ -109,5 +109,9 @@ static void destroy(trace *opened) {
   free(reader);
 }
 
-const trace_format trace_format_snapshot = {
-    .name = "pytorch-snapshot", .create = create, .next = next, .rewound = rewound, .destroy = destroy};
+const trace_format trace_format_snapshot = {.name = "pytorch-snapshot",
+                                            .has_devices = true,
+                                            .create = create,
+                                            .next = next,
+                                            .rewound = rewound,
+                                            .destroy = destroy};

@@ -33,6 +33,16 @@ static bool looks_like_events(const uint8_t *bytes, size_t size) {
   return true;
 }
 
+/* Formats that know their own beginnings. */
+static const trace_format *recognise(const uint8_t *bytes, size_t size) {
+  static const trace_format *const formats[] = {&trace_format_rmm, &trace_format_minimalloc,
+                                                &trace_format_stalloc, &trace_format_kineto};
+  for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+    if (formats[i]->recognise(bytes, size)) return formats[i];
+  }
+  return NULL;
+}
+
 static trace_status detect(trace *opened, trace_error *error) {
   trace_input *input = &opened->input;
   trace_status status = trace_input_fill(input, DETECTION_BYTES, error);
@@ -41,27 +51,29 @@ static trace_status detect(trace *opened, trace_error *error) {
   size_t size = (size_t)(input->end - input->at);
   if (size > DETECTION_BYTES) size = DETECTION_BYTES;
   static const char lakebed[] = TRACE_LAKEBED_MAGIC;
-  const char *hint = "";
   if (size > 0 && bytes[0] == PICKLE_PROTO) {
     opened->format = &trace_format_snapshot;
   } else if (size >= sizeof lakebed - 1 && memcmp(bytes, lakebed, sizeof lakebed - 1) == 0) {
     opened->format = &trace_format_lakebed;
-  } else if (looks_like_text(bytes, size) && looks_like_events(bytes, size)) {
-    opened->format = &trace_format_events;
-  } else if (size >= 2 && bytes[0] == 'P' && bytes[1] == 'K') {
-    hint = " (it is a zip archive, as torch.save writes it; a snapshot is written with pickle.dump)";
-  } else if (trace_compression_detect(bytes, size) != TRACE_COMPRESSION_NONE) {
-    hint = " (it is compressed twice)";
+  } else if (looks_like_text(bytes, size)) {
+    opened->format = recognise(bytes, size);
+    if (opened->format == NULL && looks_like_events(bytes, size)) opened->format = &trace_format_events;
   }
   if (opened->format == NULL) {
+    const char *hint = "";
+    if (size >= 2 && bytes[0] == 'P' && bytes[1] == 'K') {
+      hint = " (it is a zip archive, as torch.save writes it; a snapshot is written with pickle.dump)";
+    } else if (trace_compression_detect(bytes, size) != TRACE_COMPRESSION_NONE) {
+      hint = " (it is compressed twice)";
+    }
     return trace_fail(
         error, TRACE_UNREADABLE, input->name,
         "is in no format that is known%s: expected a PyTorch memory snapshot (pickle, protocol 2 to "
-        "5), plain events ('a ID SIZE [STREAM]', 'f ID'), or a lakebed trace; plain or compressed "
-        "with xz, gzip or zstd",
+        "5), a PyTorch profiler trace (JSON), an RMM or STAlloc log, minimalloc lifetimes, plain events "
+        "('a ID SIZE [STREAM]', 'f ID'), or a lakebed trace; plain or compressed with xz, gzip or zstd",
         hint);
   }
-  if (opened->format != &trace_format_snapshot && opened->options.device != 0) {
+  if (!opened->format->has_devices && opened->options.device != 0) {
     return trace_fail(error, TRACE_NO_EVENTS, input->name,
                       "device %" PRIu32 " was asked for, but a trace in format %s is of one device, 0",
                       opened->options.device, opened->format->name);

@@ -7,8 +7,9 @@
  *
  * Memory: some hundred KiB, a window of the decoder (at most 256 MiB), and about 100
  * bytes for each allocation live at the same time. It does not grow with the number
- * of events. The exception is seed_from_segments, which also keeps the distinct
- * addresses of the trace while it looks for the seeds.
+ * of events. The exceptions: seed_from_segments also keeps the distinct addresses of
+ * the trace while it looks for the seeds, and minimalloc lifetimes and profiles, whose
+ * events have to be sorted, are kept whole (some 50 bytes an event).
  *
  * The formats are described in docs/formats.md. Not thread-safe: one caller per
  * trace at a time. */
@@ -52,21 +53,25 @@ typedef struct trace_error {
 } trace_error;
 
 typedef struct trace_options {
-  uint32_t device;         /* device_traces[device] of a snapshot */
-  bool seed_from_segments; /* begin a snapshot with what was live when its recording began, by address */
+  uint32_t device;         /* device_traces[device] of a snapshot; Device Id of a log that has several */
+  bool seed_from_segments; /* begin a snapshot or profile with what was live when its recording began */
   bool free_requests;      /* also deliver TRACE_FREE_REQUESTED */
 } trace_options;
 
 /* What reading has met so far; complete once TRACE_END has been returned. */
 typedef struct trace_summary {
-  const char *format;      /* "pytorch-snapshot", "events", "lakebed"; static */
+  const char *format; /* "pytorch-snapshot", "events", "lakebed", "rmm", "stalloc", "minimalloc", "kineto" */
   const char *compression; /* "none", "xz", "gzip", "zstd"; static */
   uint64_t allocations;
   uint64_t frees;
   uint64_t orphan_frees; /* frees of allocations from before the recording began, left out */
-  uint64_t seeded;       /* allocations delivered because of seed_from_segments */
+  uint64_t orphan_bytes; /* their sizes, where they are recorded */
+  uint64_t
+      live_before_bytes; /* live when the recording began, where it says so, and not delivered as seeds */
+  uint64_t free_size_mismatches; /* frees that state another size than their allocation, which counts */
+  uint64_t seeded;               /* allocations delivered because of seed_from_segments */
   uint64_t out_of_memory_events;
-  uint64_t other_events; /* segment_alloc and the like, skipped */
+  uint64_t other_events; /* segment_alloc and the like, other devices, null pointers: skipped */
   uint64_t live_at_end;
   uint64_t live_bytes; /* requested bytes live now */
   uint64_t live_peak_bytes;
@@ -74,7 +79,7 @@ typedef struct trace_summary {
   uint64_t rounded_live_peak_bytes;
   uint64_t largest_bytes;
   uint32_t streams;     /* one more than the highest dense index, stream 0 included */
-  uint32_t devices;     /* device_traces lists in a snapshot, else 1 */
+  uint32_t devices;     /* device_traces lists in a snapshot, devices with events in a log, else 1 */
   uint64_t input_bytes; /* uncompressed bytes read */
 } trace_summary;
 
