@@ -5,8 +5,8 @@
 
 #include "harness/bench.h"
 #include "harness/bench_session.h"
+#include "harness/policy_specs.h"
 #include "harness/program.h"
-#include "harness/replay_options.h"
 #include "harness/table.h"
 #include "harness/units.h"
 #include "policies/policy.h"
@@ -115,7 +115,7 @@ static void add_all_specs(bench_alloc *bench, struct argp_state *state) {
 
 static void add_spec_list(bench_alloc *bench, struct argp_state *state, const char *list) {
   while (true) {
-    size_t length = replay_options_spec_length(list);
+    size_t length = policy_specs_first_length(list);
     char *text = strndup(list, length);
     if (!text) {
       argp_failure(state, EXIT_STATUS_CHECK_FAILED, 0, "no memory for the policies");

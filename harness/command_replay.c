@@ -1,10 +1,9 @@
 /* lakebed replay: every trace through every policy. */
-#include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/option_values.h"
 #include "harness/program.h"
 #include "harness/replay.h"
 #include "harness/replay_options.h"
@@ -17,40 +16,25 @@ typedef struct replay_sinks {
   json_t *array;
 } replay_sinks;
 
-static FILE *open_sink(const char *path) {
-  if (strcmp(path, "-") == 0) return stdout;
-  FILE *stream = fopen(path, "w");
-  if (!stream) program_complain("%s cannot be written: %s", path, strerror(errno));
-  return stream;
-}
-
 /* Opens all files before the work, so that a wrong path shows at once. */
 static bool open_sinks(const replay_options *options, replay_sinks *sinks) {
   if (options->json_path) {
-    sinks->json = open_sink(options->json_path);
+    sinks->json = option_open_output(options->json_path);
     sinks->array = json_array();
     if (!sinks->json || !sinks->array) return false;
   }
   if (options->csv_path) {
-    sinks->csv = open_sink(options->csv_path);
+    sinks->csv = option_open_output(options->csv_path);
     if (!sinks->csv) return false;
     replay_csv_header(sinks->csv, options->host_timing);
   }
   if (options->timeline_path) {
-    sinks->timeline = open_sink(options->timeline_path);
+    sinks->timeline = option_open_output(options->timeline_path);
     if (!sinks->timeline) return false;
     replay_timeline_header(sinks->timeline);
   }
   if (sinks->json != stdout && sinks->csv != stdout && sinks->timeline != stdout) sinks->report = stdout;
   return true;
-}
-
-static bool close_sink(FILE *stream, const char *path) {
-  if (!stream) return true;
-  bool written = fflush(stream) == 0 && !ferror(stream);
-  if (stream != stdout && fclose(stream) != 0) written = false;
-  if (!written) program_complain("%s could not be written", path);
-  return written;
 }
 
 static exit_status close_sinks(const replay_options *options, replay_sinks *sinks) {
@@ -61,9 +45,9 @@ static exit_status close_sinks(const replay_options *options, replay_sinks *sink
     if (!written) program_complain("%s could not be written", options->json_path);
   }
   json_decref(sinks->array);
-  written &= close_sink(sinks->json, options->json_path);
-  written &= close_sink(sinks->csv, options->csv_path);
-  written &= close_sink(sinks->timeline, options->timeline_path);
+  written &= option_close_output(sinks->json, options->json_path);
+  written &= option_close_output(sinks->csv, options->csv_path);
+  written &= option_close_output(sinks->timeline, options->timeline_path);
   return written ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
 }
 
@@ -85,18 +69,18 @@ static exit_status replay_policies(const replay_options *options, const replay_s
                                    const char *path, event_source *source, progress *shown,
                                    replay_result *results) {
   exit_status status = EXIT_STATUS_DONE;
-  for (size_t i = 0; i < options->spec_count; i++) {
-    progress_begin(shown, "%s  %s (%zu of %zu)", replay_trace_name(path), options->specs[i].text, i + 1,
-                   options->spec_count);
+  for (size_t i = 0; i < options->specs.count; i++) {
+    progress_begin(shown, "%s  %s (%zu of %zu)", replay_trace_name(path), options->specs.items[i].text, i + 1,
+                   options->specs.count);
     progress_update(shown, 0, 0, UINT64_MAX);
-    replay_run(source, &options->specs[i], settings, shown, &results[i]);
+    replay_run(source, &options->specs.items[i], settings, shown, &results[i]);
     show_outcome(shown, &results[i]);
     status = exit_status_worse(status, results[i].status);
     if (results[i].trace_failed) {
       program_complain("%s", results[i].message);
-      for (size_t j = 0; j < options->spec_count; j++) {
+      for (size_t j = 0; j < options->specs.count; j++) {
         replay_result failed = {
-            .spec = &options->specs[j], .status = results[i].status, .trace_failed = true};
+            .spec = &options->specs.items[j], .status = results[i].status, .trace_failed = true};
         memcpy(failed.message, results[i].message, sizeof failed.message);
         if (j != i) {
           replay_result_free(&results[j]);
@@ -105,7 +89,7 @@ static exit_status replay_policies(const replay_options *options, const replay_s
       }
       return status;
     }
-    if (!results[i].complete) program_complain("%s: %s", options->specs[i].text, results[i].message);
+    if (!results[i].complete) program_complain("%s: %s", options->specs.items[i].text, results[i].message);
   }
   return status;
 }
@@ -118,7 +102,7 @@ static exit_status replay_trace(const replay_options *options, const replay_sett
     program_complain("%s", error.message);
     return EXIT_STATUS_USAGE;
   }
-  replay_result *results = calloc(options->spec_count, sizeof *results);
+  replay_result *results = calloc(options->specs.count, sizeof *results);
   if (!results) {
     program_complain("no memory for the results");
     event_source_close(source);
@@ -129,7 +113,7 @@ static exit_status replay_trace(const replay_options *options, const replay_sett
                         .settings = settings,
                         .has_summary = event_source_complete(source),
                         .results = results,
-                        .count = options->spec_count,
+                        .count = options->specs.count,
                         .host_timing = options->host_timing};
   event_source_summary(source, &group.summary);
   if (sinks->report && !results[0].trace_failed) replay_report_print(&group, options->details, sinks->report);
@@ -139,7 +123,7 @@ static exit_status replay_trace(const replay_options *options, const replay_sett
     program_complain("no memory for the JSON results");
     status = EXIT_STATUS_CHECK_FAILED;
   }
-  for (size_t i = 0; i < options->spec_count; i++) replay_result_free(&results[i]);
+  for (size_t i = 0; i < options->specs.count; i++) replay_result_free(&results[i]);
   free(results);
   event_source_close(source);
   return status;
@@ -152,6 +136,7 @@ static exit_status replay_traces(const replay_options *options, const device_mod
       .limit = options->limit_fraction > 0 ? (uint64_t)(options->limit_fraction * (double)model->total)
                                            : options->limit,
       .laps = options->laps,
+      .frees_requested = options->trace.free_requests,
       .check = options->check,
       .verify = options->verify,
       .timeline_points = options->timeline_path ? options->timeline_points : 0,

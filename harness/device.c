@@ -78,6 +78,7 @@ static exit_status load_simulated(const device_choice *choice, device_model *mod
       choice->capacity ? choice->capacity : vmm_profile_usable_bytes(model->profile) & ~(granularity - 1);
   model->total = choice->capacity ? choice->capacity : vmm_profile_total_bytes(model->profile);
   model->backed = choice->backed;
+  model->event_delay = choice->event_delay;
   exit_status status = check_backing(model, message, message_size);
   /* What the driver refuses about the choice shows now, not after an hour. */
   device trial;
@@ -95,6 +96,11 @@ static exit_status load_real(const device_choice *choice, device_model *model, c
   if (choice->capacity) {
     snprintf(message, message_size,
              "a real device has the capacity that it has; --limit bounds what a policy may hold");
+    return EXIT_STATUS_USAGE;
+  }
+  if (choice->event_delay) {
+    snprintf(message, message_size,
+             "a real device takes the time that it takes; --event-delay is for the simulated one");
     return EXIT_STATUS_USAGE;
   }
   const vmm_cuda_configuration configuration = {.ordinal = choice->ordinal};
@@ -127,8 +133,10 @@ void device_model_unload(device_model *model) {
 
 static vmm_status open_simulated(const device_model *model, device *opened, char *message,
                                  size_t message_size) {
-  vmm_sim_configuration configuration = {
-      .profile = model->profile, .capacity = model->capacity, .backed = model->backed};
+  vmm_sim_configuration configuration = {.profile = model->profile,
+                                         .capacity = model->capacity,
+                                         .event_delay = model->event_delay,
+                                         .backed = model->backed};
   vmm_status status = vmm_sim_create(&configuration, &opened->raw);
   if (status == VMM_SUCCESS) return VMM_SUCCESS;
   char capacity[UNITS_TEXT];
@@ -178,6 +186,13 @@ exit_status device_open(const device_model *model, device *opened, char *message
   if (status == VMM_SUCCESS) return EXIT_STATUS_DONE;
   device_close(opened);
   return status == VMM_INVALID_VALUE && !model->real ? EXIT_STATUS_USAGE : EXIT_STATUS_NO_DEVICE;
+}
+
+vmm_status device_advance(device *opened, bool uses_pool) {
+  const device_model *model = opened->model;
+  if (model->real || (uses_pool && model->event_delay == 0)) return vmm_synchronize(opened->raw);
+  if (model->event_delay) vmm_sim_tick(opened->raw);
+  return VMM_SUCCESS;
 }
 
 static bool simulated_is_empty(const device *opened, char *message, size_t message_size) {

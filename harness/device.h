@@ -11,11 +11,12 @@
 #include "vmm/profile.h"
 
 typedef struct device_choice {
-  const char *driver;  /* "sim" or "cuda" */
-  const char *profile; /* sim: a built-in profile or a file */
-  uint64_t capacity;   /* sim: bytes; 0: the profile's */
-  bool backed;         /* sim: real memory behind the addresses */
-  unsigned ordinal;    /* cuda: which of the machine's devices */
+  const char *driver;   /* "sim" or "cuda" */
+  const char *profile;  /* sim: a built-in profile or a file */
+  uint64_t capacity;    /* sim: bytes; 0: the profile's */
+  bool backed;          /* sim: real memory behind the addresses */
+  uint64_t event_delay; /* sim: events of a trace until a recorded event is reached; 0: it is at once */
+  unsigned ordinal;     /* cuda: which of the machine's devices */
 } device_choice;
 
 /* A device as it was chosen. */
@@ -29,12 +30,13 @@ typedef struct device_model {
   uint64_t capacity;    /* bytes that a process can take */
   uint64_t total;       /* bytes of the device, of which a fraction is a limit */
   bool backed;
+  uint64_t event_delay;
 } device_model;
 
 typedef struct device {
   const device_model *model;
-  vmm_driver *raw;   /* the device itself */
-  vmm_driver *meter; /* around it: what a policy gets */
+  vmm_driver *raw;      /* the device itself */
+  vmm_driver *meter;    /* around it: what a policy gets */
   uint64_t free_before; /* cuda: bytes of the device that were free when the run began */
 } device;
 
@@ -46,6 +48,11 @@ void device_model_unload(device_model *model);
 
 /* A fresh device with a meter around it. */
 exit_status device_open(const device_model *model, device *opened, char *message, size_t message_size);
+/* An event of the trace has been replayed. A real device is waited for: the next event finds it idle and
+ * its events reached, or what a policy does would depend on how fast this program is. A simulated one is so
+ * by itself, unless an event delay lets time pass event by event; for policies that use the driver's pool it
+ * is waited for as well, because the pool then gives memory back. */
+vmm_status device_advance(device *opened, bool uses_pool);
 /* Does the device hold nothing, and has a real one as much free memory as when it was opened? If not, says
  * what is left. */
 bool device_is_empty(device *opened, char *message, size_t message_size);

@@ -1,4 +1,4 @@
-#include "harness/replay.h"
+#include "harness/replay_internal.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -7,36 +7,9 @@
 #include <string.h>
 
 #include "harness/replay_laps.h"
-#include "harness/verify_pattern.h"
 #include "vmm/meter.h"
 
-#define NO_ADDRESS UINT64_MAX /* the slot's request failed */
-
-typedef struct replay_slot {
-  vmm_address address; /* 0: empty, or a request of 0 bytes */
-  uint64_t size;
-  uint64_t pattern; /* what verification filled it with */
-  vmm_stream stream;
-} replay_slot;
-
-/* What the loop carries along. */
-typedef struct replay {
-  const replay_settings *settings;
-  replay_result *result;
-  device gpu;
-  policy *subject;
-  bool verify;
-  replay_slot *slots;
-  uint32_t slot_count;
-  uint64_t live_bytes;
-  uint64_t largest_bytes;  /* of any allocation */
-  uint64_t lap, lap_first; /* number of the lap, of its first event */
-  timeline *line;
-} replay;
-
-static bool fail(replay *run, exit_status status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static bool fail(replay *run, exit_status status, const char *format, ...) {
+bool replay_fail(replay *run, exit_status status, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(run->result->message, sizeof run->result->message, format, arguments);
@@ -45,28 +18,29 @@ static bool fail(replay *run, exit_status status, const char *format, ...) {
   return false;
 }
 
-static bool fail_no_memory(replay *run) {
-  return fail(run, EXIT_STATUS_CHECK_FAILED, "this machine has no memory left for the replay's own records");
+bool replay_fail_no_memory(replay *run) {
+  return replay_fail(run, EXIT_STATUS_CHECK_FAILED,
+                     "this machine has no memory left for the replay's own records");
 }
 
 /* A driver call or the policy failed where it must not. */
-static bool fail_call(replay *run, const trace_event *event, const char *verb, vmm_status status) {
+bool replay_fail_call(replay *run, const trace_event *event, const char *verb, vmm_status status) {
   char cause[256];
   device_error_format(&run->gpu, cause, sizeof cause);
-  return fail(run, EXIT_STATUS_CHECK_FAILED,
-              "event %" PRIu64 ": to %s %" PRIu64 " bytes (id %" PRIu64 ") failed: %s (%s)%s%s",
-              run->result->events, verb, event->size, event->id, vmm_status_text(status),
-              vmm_status_name(status), cause[0] ? "; " : "", cause);
+  return replay_fail(run, EXIT_STATUS_CHECK_FAILED,
+                     "event %" PRIu64 ": to %s %" PRIu64 " bytes (id %" PRIu64 ") failed: %s (%s)%s%s",
+                     run->result->events, verb, event->size, event->id, vmm_status_text(status),
+                     vmm_status_name(status), cause[0] ? "; " : "", cause);
 }
 
 static bool grow_slots(replay *run, uint32_t slot) {
   uint32_t count = run->slot_count ? run->slot_count : 1024;
   while (count <= slot) {
-    if (count > UINT32_MAX / 2) return fail_no_memory(run);
+    if (count > UINT32_MAX / 2) return replay_fail_no_memory(run);
     count *= 2;
   }
   replay_slot *slots = realloc(run->slots, count * sizeof *slots);
-  if (!slots) return fail_no_memory(run);
+  if (!slots) return replay_fail_no_memory(run);
   memset(slots + run->slot_count, 0, (count - run->slot_count) * sizeof *slots);
   run->slots = slots;
   run->slot_count = count;
@@ -80,7 +54,7 @@ static bool note_failed_event(replay *run) {
   if (byte >= result->failed_events_bytes) {
     uint64_t size = (byte + 1) * 2;
     uint8_t *bits = realloc(result->failed_events, size);
-    if (!bits) return fail_no_memory(run);
+    if (!bits) return replay_fail_no_memory(run);
     memset(bits + result->failed_events_bytes, 0, size - result->failed_events_bytes);
     result->failed_events = bits;
     result->failed_events_bytes = size;
@@ -89,93 +63,18 @@ static bool note_failed_event(replay *run) {
   return true;
 }
 
-static void describe_failure(replay *run, const trace_event *event) {
-  const pool_statistics *statistics = &run->subject->heap.statistics;
-  replay_failure *failure = &run->result->first_failure;
-  *failure = (replay_failure){
-      .number = run->result->events,
-      .lap = run->lap,
-      .event = run->result->events - run->lap_first,
-      .id = event->id,
-      .size = event->size,
-      .stream = event->stream,
-      .live_bytes = run->live_bytes,
-      .allocated_bytes = statistics->allocated_bytes.current,
-      .reserved_bytes = statistics->reserved_bytes.current,
-      .knows_largest_free = run->subject->class->largest_free != NULL,
-      .largest_free_bytes = policy_largest_free(run->subject),
-      .device_free_bytes = UINT64_MAX,
-  };
-  device_error_format(&run->gpu, failure->driver_error, sizeof failure->driver_error);
-  uint64_t held;
-  if (device_held_bytes(&run->gpu, &held)) failure->device_free_bytes = run->settings->model->capacity - held;
+static void describe(const replay *run, const trace_event *event, replay_failure *failure) {
+  replay_failure_describe(failure, event, run->subject, &run->gpu, run->live_bytes);
+  failure->number = run->result->events;
+  failure->lap = run->lap;
+  failure->event = run->result->events - run->lap_first;
 }
 
-static bool fill(replay *run, replay_slot *slot, const trace_event *event) {
-  slot->pattern = verify_pattern(run->result->events);
-  instruments_begin(run->settings->instruments, "fill", slot->size);
-  vmm_status status = vmm_fill(run->gpu.raw, slot->address, slot->size, slot->stream, slot->pattern);
-  instruments_end(run->settings->instruments);
-  return status == VMM_SUCCESS || fail_call(run, event, "fill", status);
-}
-
-/* Says of which allocation the wrong word is; failing that, which live one has addresses in common. */
-static void describe_intruder(const replay *run, const replay_slot *slot, const vmm_mismatch *mismatch,
-                              char *text, size_t text_size) {
-  uint64_t event, offset;
-  if (verify_pattern_find(mismatch->found, run->result->events + 1, run->largest_bytes, &event, &offset)) {
-    for (uint32_t i = 0; i < run->slot_count; i++) {
-      const replay_slot *other = &run->slots[i];
-      if (other->address == 0 || other->address == NO_ADDRESS ||
-          verify_pattern_event(other->pattern) != event) {
-        continue;
-      }
-      snprintf(text, text_size,
-               "that is what event %" PRIu64 " has at offset %" PRIu64 " of its %" PRIu64
-               " bytes at 0x%" PRIx64 " on stream %" PRIu32,
-               event, offset, other->size, other->address, other->stream);
-      return;
-    }
-    snprintf(text, text_size, "that is what event %" PRIu64 ", freed since, had at offset %" PRIu64, event,
-             offset);
-    return;
-  }
-  for (uint32_t i = 0; i < run->slot_count; i++) {
-    const replay_slot *other = &run->slots[i];
-    if (other == slot || other->address == 0 || other->address == NO_ADDRESS) continue;
-    if (other->address < slot->address + slot->size && slot->address < other->address + other->size) {
-      snprintf(text, text_size,
-               "no allocation's pattern, but the %" PRIu64 " bytes of event %" PRIu64 " overlap it",
-               other->size, verify_pattern_event(other->pattern));
-      return;
-    }
-  }
-  snprintf(text, text_size,
-           "no allocation's pattern, and no live allocation has addresses in common with it");
-}
-
-static bool verify(replay *run, const replay_slot *slot) {
-  vmm_mismatch mismatch;
-  instruments_begin(run->settings->instruments, "verify", slot->size);
-  vmm_status status =
-      vmm_verify(run->gpu.raw, slot->address, slot->size, slot->stream, slot->pattern, &mismatch);
-  instruments_end(run->settings->instruments);
-  if (status != VMM_SUCCESS) {
-    char cause[256];
-    device_error_format(&run->gpu, cause, sizeof cause);
-    return fail(run, EXIT_STATUS_CHECK_FAILED,
-                "event %" PRIu64 ": the memory of event %" PRIu64 " cannot be read: %s", run->result->events,
-                verify_pattern_event(slot->pattern), cause);
-  }
-  if (mismatch.wrong_words == 0) return true;
-  char intruder[256];
-  describe_intruder(run, slot, &mismatch, intruder, sizeof intruder);
-  return fail(run, EXIT_STATUS_CHECK_FAILED,
-              "event %" PRIu64 ": the %" PRIu64 " bytes that event %" PRIu64 " allocated at 0x%" PRIx64
-              " have changed: %" PRIu64 " wrong words, the first at offset %" PRIu64
-              ", expected 0x%016" PRIx64 ", found 0x%016" PRIx64 "; %s",
-              run->result->events, slot->size, verify_pattern_event(slot->pattern), slot->address,
-              mismatch.wrong_words, mismatch.first_offset, mismatch.expected, mismatch.found, intruder);
+/* Ends the run early, as asked. */
+static bool stop(replay *run) {
+  run->result->stopped = true;
+  run->result->status = EXIT_STATUS_OUT_OF_MEMORY;
+  return false;
 }
 
 static bool allocate(replay *run, const trace_event *event) {
@@ -184,27 +83,28 @@ static bool allocate(replay *run, const trace_event *event) {
   vmm_address address;
   vmm_status status = policy_alloc(run->subject, event->size, event->stream, &address);
   if (status == VMM_OUT_OF_MEMORY) {
-    if (run->result->failed_allocs++ == 0) describe_failure(run, event);
+    if (run->result->failed_allocs++ == 0) describe(run, event, &run->result->first_failure);
+    if (run->settings->stop_at_failure) return stop(run);
     device_error_clear(&run->gpu);
-    *slot = (replay_slot){.address = NO_ADDRESS};
+    *slot = (replay_slot){.address = REPLAY_NO_ADDRESS};
     return note_failed_event(run);
   }
-  if (status != VMM_SUCCESS) return fail_call(run, event, "allocate", status);
+  if (status != VMM_SUCCESS) return replay_fail_call(run, event, "allocate", status);
   *slot = (replay_slot){.address = address, .size = event->size, .stream = event->stream};
   instruments_allocated(run->settings->instruments, address, event->size, run->result->events);
   run->live_bytes += replay_live_size(event->size);
   if (event->size > run->largest_bytes) run->largest_bytes = event->size;
   if (run->live_bytes > run->result->live_peak_bytes) run->result->live_peak_bytes = run->live_bytes;
-  return !run->verify || address == 0 || fill(run, slot, event);
+  return !run->verify || address == 0 || replay_fill(run, slot, event);
 }
 
 static bool release(replay *run, uint32_t number, const trace_event *event) {
   replay_slot *slot = &run->slots[number];
-  if (slot->address != NO_ADDRESS) {
-    if (run->verify && slot->address != 0 && !verify(run, slot)) return false;
+  if (slot->address != REPLAY_NO_ADDRESS) {
+    if (run->verify && slot->address != 0 && !replay_verify(run, slot)) return false;
     instruments_freed(run->settings->instruments, slot->address);
     vmm_status status = policy_free(run->subject, slot->address);
-    if (status != VMM_SUCCESS) return fail_call(run, event, "free", status);
+    if (status != VMM_SUCCESS) return replay_fail_call(run, event, "free", status);
     run->live_bytes -= replay_live_size(slot->size);
   }
   slot->address = 0;
@@ -212,26 +112,62 @@ static bool release(replay *run, uint32_t number, const trace_event *event) {
   return true;
 }
 
+/* The recorded run found no memory here. Would this policy have? */
+static bool probe(replay *run, const trace_event *event) {
+  replay_result *result = run->result;
+  const uint64_t number = result->recorded_ooms++;
+  vmm_address address;
+  vmm_status status = policy_alloc(run->subject, event->size, event->stream, &address);
+  if (status != VMM_SUCCESS && status != VMM_OUT_OF_MEMORY)
+    return replay_fail_call(run, event, "allocate", status);
+  const bool served = status == VMM_SUCCESS;
+  const uint64_t live = run->live_bytes + (served ? replay_live_size(event->size) : 0);
+  if (live > result->live_peak_bytes) result->live_peak_bytes = live;
+  if (number < REPLAY_PROBES) {
+    replay_probe *probes = realloc(result->probes, (number + 1) * sizeof *probes);
+    if (!probes) return replay_fail_no_memory(run);
+    result->probes = probes;
+    probes[number] = (replay_probe){.served = served, .recorded_free_bytes = event->id};
+    describe(run, event, &probes[number].state);
+  }
+  result->recorded_ooms_served += served;
+  device_error_clear(&run->gpu);
+  if (!served) return !run->settings->stop_at_failure || stop(run);
+  status = policy_free(run->subject, address);
+  return status == VMM_SUCCESS || replay_fail_call(run, event, "free", status);
+}
+
 static bool check(replay *run) {
   char message[512];
   if (policy_check(run->subject, message, sizeof message)) return true;
-  return fail(run, EXIT_STATUS_CHECK_FAILED, "event %" PRIu64 ": the policy's invariants do not hold: %s",
-              run->result->events, message);
+  return replay_fail(run, EXIT_STATUS_CHECK_FAILED,
+                     "event %" PRIu64 ": the policy's invariants do not hold: %s", run->result->events,
+                     message);
+}
+
+/* The free of a slot, or the request for it. Events are counted at whichever frees the memory. */
+static bool replay_free(replay *run, const trace_event *event, bool *counts) {
+  if (event->slot >= run->slot_count) return true;
+  replay_slot *slot = &run->slots[event->slot];
+  const bool request = event->kind == TRACE_FREE_REQUESTED;
+  *counts = request ? run->settings->frees_requested : !slot->freed;
+  slot->freed = request && *counts;
+  return !*counts || release(run, event->slot, event);
 }
 
 static bool replay_event(replay *run, const trace_event *event) {
+  bool counts = true;
   if (event->kind == TRACE_ALLOC) {
     if (!allocate(run, event)) return false;
-  } else if (event->kind == TRACE_FREE) {
-    if (event->slot < run->slot_count && !release(run, event->slot, event)) return false;
-  } else {
-    return true;
+  } else if (event->kind == TRACE_OUT_OF_MEMORY) {
+    if (!probe(run, event)) return false;
+    counts = false;
+  } else if (!replay_free(run, event, &counts)) {
+    return false;
   }
-  /* The next event finds an idle device and its events reached, as on the simulated one: otherwise what a
-   * policy does would depend on how fast this program is. */
-  if (run->settings->model->real && vmm_synchronize(run->gpu.raw) != VMM_SUCCESS) {
-    return fail_call(run, event, "wait for", run->gpu.raw->error.status);
-  }
+  if (!counts && event->kind != TRACE_OUT_OF_MEMORY) return true;
+  vmm_status status = device_advance(&run->gpu, run->uses_pool);
+  if (status != VMM_SUCCESS) return replay_fail_call(run, event, "wait for", status);
   /* A policy that asked, was refused and helped itself leaves an error that is nobody's. */
   if (run->gpu.raw->error.status != VMM_SUCCESS) device_error_clear(&run->gpu);
   uint64_t held;
@@ -239,13 +175,13 @@ static bool replay_event(replay *run, const trace_event *event) {
     run->result->device_peak_bytes = held;
   instruments_memory(run->settings->instruments, run->live_bytes);
   if (run->settings->check && !check(run)) return false;
-  if (run->line) {
+  if (run->line && counts) {
     const pool_statistics *statistics = &run->subject->heap.statistics;
     timeline_point point = {run->result->events, event->time_us, run->live_bytes,
                             statistics->allocated_bytes.current, statistics->reserved_bytes.current};
     timeline_add(run->line, &point);
   }
-  run->result->events++;
+  run->result->events += counts;
   return true;
 }
 
@@ -257,14 +193,6 @@ static bool free_all(replay *run) {
     if (!release(run, i, &event)) return false;
     instruments_memory(run->settings->instruments, run->live_bytes);
     if (run->settings->check && !check(run)) return false;
-  }
-  return true;
-}
-
-static bool verify_all(replay *run) {
-  for (uint32_t i = 0; run->verify && i < run->slot_count; i++) {
-    const replay_slot *slot = &run->slots[i];
-    if (slot->address != 0 && slot->address != NO_ADDRESS && !verify(run, slot)) return false;
   }
   return true;
 }
@@ -328,8 +256,8 @@ static void record_totals(replay *run) {
 
 static bool fail_trace(replay *run, const trace_error *error) {
   run->result->trace_failed = true;
-  return fail(run, error->status == TRACE_NO_MEMORY ? EXIT_STATUS_CHECK_FAILED : EXIT_STATUS_USAGE, "%s",
-              error->message);
+  return replay_fail(run, error->status == TRACE_NO_MEMORY ? EXIT_STATUS_CHECK_FAILED : EXIT_STATUS_USAGE,
+                     "%s", error->message);
 }
 
 static bool replay_lap_events(replay *run, event_source *source, progress *shown) {
@@ -363,15 +291,15 @@ static bool check_sanity(replay *run) {
   if (subject->class->capabilities & POLICY_NO_MEMORY || subject->heap.memory_elsewhere) return true;
   const pool_statistics *statistics = &result->statistics;
   if (statistics->allocated_bytes.peak > run->settings->model->capacity) {
-    return fail(run, EXIT_STATUS_CHECK_FAILED,
-                "this cannot be true: %" PRIu64 " bytes were allocated on a device of %" PRIu64,
-                statistics->allocated_bytes.peak, run->settings->model->capacity);
+    return replay_fail(run, EXIT_STATUS_CHECK_FAILED,
+                       "this cannot be true: %" PRIu64 " bytes were allocated on a device of %" PRIu64,
+                       statistics->allocated_bytes.peak, run->settings->model->capacity);
   }
   if (statistics->reserved_bytes.current > result->device_held_bytes) {
-    return fail(run, EXIT_STATUS_CHECK_FAILED,
-                "this cannot be true: the policy reserves %" PRIu64
-                " bytes, but the device gave out %" PRIu64,
-                statistics->reserved_bytes.current, result->device_held_bytes);
+    return replay_fail(run, EXIT_STATUS_CHECK_FAILED,
+                       "this cannot be true: the policy reserves %" PRIu64
+                       " bytes, but the device gave out %" PRIu64,
+                       statistics->reserved_bytes.current, result->device_held_bytes);
   }
   return true;
 }
@@ -381,7 +309,7 @@ static bool replay_laps(replay *run, event_source *source, progress *shown) {
     if (!replay_lap_events(run, source, shown)) return false;
     if (run->lap == run->settings->laps) {
       record_totals(run);
-      if (!check_sanity(run) || !verify_all(run)) return false;
+      if (!check_sanity(run) || !replay_verify_all(run)) return false;
     }
     if (run->settings->laps > 1 && !free_all(run)) return false;
     record_lap(run);
@@ -392,7 +320,7 @@ static bool replay_laps(replay *run, event_source *source, progress *shown) {
 static bool check_laps(replay *run) {
   char message[256];
   if (replay_laps_check(run->result, message, sizeof message)) return true;
-  return fail(run, EXIT_STATUS_CHECK_FAILED, "%s", message);
+  return replay_fail(run, EXIT_STATUS_CHECK_FAILED, "%s", message);
 }
 
 static void attach_instruments(replay *run, const policy_spec *spec) {
@@ -408,13 +336,13 @@ static bool prepare(replay *run, const policy_spec *spec) {
   replay_result *result = run->result;
   char message[REPLAY_MESSAGE];
   result->laps = calloc(run->settings->laps, sizeof *result->laps);
-  if (!result->laps) return fail_no_memory(run);
+  if (!result->laps) return replay_fail_no_memory(run);
   if (run->settings->timeline_points > 0) {
     run->line = timeline_create(run->settings->timeline_points);
-    if (!run->line) return fail_no_memory(run);
+    if (!run->line) return replay_fail_no_memory(run);
   }
   exit_status opened = device_open(run->settings->model, &run->gpu, message, sizeof message);
-  if (opened != EXIT_STATUS_DONE) return fail(run, opened, "%s", message);
+  if (opened != EXIT_STATUS_DONE) return replay_fail(run, opened, "%s", message);
   vmm_status status =
       policy_create(spec, run->gpu.meter, run->settings->limit, &run->subject, message, sizeof message);
   if (status == VMM_SUCCESS) {
@@ -424,7 +352,7 @@ static bool prepare(replay *run, const policy_spec *spec) {
   exit_status kind = status == VMM_INVALID_VALUE   ? EXIT_STATUS_USAGE
                      : status == VMM_OUT_OF_MEMORY ? EXIT_STATUS_OUT_OF_MEMORY
                                                    : EXIT_STATUS_CHECK_FAILED;
-  return fail(run, kind, "%s", message);
+  return replay_fail(run, kind, "%s", message);
 }
 
 static bool keep_timeline(replay *run) {
@@ -433,7 +361,7 @@ static bool keep_timeline(replay *run) {
   size_t room = run->settings->timeline_points;
   result->timeline =
       malloc((room > TIMELINE_LEAST_POINTS ? room : TIMELINE_LEAST_POINTS) * sizeof *result->timeline);
-  if (!result->timeline) return fail_no_memory(run);
+  if (!result->timeline) return replay_fail_no_memory(run);
   result->timeline_count = timeline_points(run->line, result->timeline);
   return true;
 }
@@ -465,6 +393,7 @@ void replay_run(event_source *source, const policy_spec *spec, const replay_sett
   result->spec = spec;
   replay run = {.settings = settings, .result = result};
   run.verify = settings->verify && !(spec->class->capabilities & POLICY_NO_MEMORY);
+  run.uses_pool = spec->class->capabilities & POLICY_NEEDS_ASYNC;
   if (prepare(&run, spec) && replay_laps(&run, source, shown) && check_laps(&run) && keep_timeline(&run)) {
     result->complete = true;
     if (result->failed_allocs > 0) result->status = EXIT_STATUS_OUT_OF_MEMORY;
@@ -476,6 +405,7 @@ void replay_run(event_source *source, const policy_spec *spec, const replay_sett
 void replay_result_free(replay_result *result) {
   free(result->laps);
   free(result->failed_events);
+  free(result->probes);
   free(result->timeline);
   instrument_report_free(result->latency);
   memset(result, 0, sizeof *result);

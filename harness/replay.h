@@ -12,6 +12,7 @@
 #include "harness/exit_status.h"
 #include "harness/instruments.h"
 #include "harness/progress.h"
+#include "harness/replay_failure.h"
 #include "harness/timeline.h"
 #include "policies/policy.h"
 
@@ -19,6 +20,8 @@ typedef struct replay_settings {
   const device_model *model;
   uint64_t limit;           /* most bytes a policy may hold; UINT64_MAX: none */
   uint64_t laps;            /* times the trace is replayed, at least 1 */
+  bool frees_requested;     /* memory is freed where its free was requested, not where it completed */
+  bool stop_at_failure;     /* the run ends at the first request that finds no memory */
   bool check;               /* the policy's invariants after every event */
   bool verify;              /* every allocation is filled, and compared before its free */
   size_t timeline_points;   /* 0: no timeline */
@@ -43,17 +46,14 @@ typedef struct replay_lap {
   uint64_t largest_free_bytes;
 } replay_lap;
 
-/* The first request that found no memory, and how things stood. */
-typedef struct replay_failure {
-  uint64_t number;     /* over all laps, from 0: what replay_served takes */
-  uint64_t lap, event; /* event: within the lap, from 0 */
-  uint64_t id, size;
-  uint32_t stream;
-  uint64_t live_bytes, allocated_bytes, reserved_bytes, largest_free_bytes;
-  bool knows_largest_free;    /* the policy can say */
-  uint64_t device_free_bytes; /* UINT64_MAX: the device does not say */
-  char driver_error[256];     /* empty: the driver was not asked, or agreed */
-} replay_failure;
+/* A request that the recorded run could not serve, made again at that point and freed at once. */
+typedef struct replay_probe {
+  bool served;
+  uint64_t recorded_free_bytes; /* of the device, as recorded; UINT64_MAX: not recorded */
+  replay_failure state; /* how things stood when it had been answered; of a served one, before its free */
+} replay_probe;
+
+enum { REPLAY_PROBES = 64 }; /* the first so many are kept */
 
 enum { REPLAY_COUNTERS = 64, REPLAY_MESSAGE = 1024 };
 
@@ -62,14 +62,17 @@ typedef struct replay_result {
   exit_status status;           /* DONE, OUT_OF_MEMORY: went to the end; else it failed */
   bool complete;                /* all events were replayed and the numbers hold */
   bool trace_failed;            /* the trace cannot be read to its end */
+  bool stopped;                 /* at a failure, as asked */
   char message[REPLAY_MESSAGE]; /* why it failed */
 
   uint64_t events; /* replayed: allocations and frees, all laps */
   uint64_t live_peak_bytes;
   uint64_t failed_allocs;
-  pool_statistics statistics; /* before the last lap's memory was given back */
-  uint64_t device_held_bytes; /* by the device's own account, at the same time; UINT64_MAX: it has none */
-  uint64_t device_peak_bytes; /* the most of it after an event */
+  uint64_t recorded_ooms;        /* requests that the recorded run could not serve */
+  uint64_t recorded_ooms_served; /* of these, by this policy */
+  pool_statistics statistics;    /* before the last lap's memory was given back */
+  uint64_t device_held_bytes;    /* by the device's own account, at the same time; UINT64_MAX: it has none */
+  uint64_t device_peak_bytes;    /* the most of it after an event */
   replay_call calls[VMM_CALL_COUNT];
   uint64_t driver_calls, driver_ns;
   uint64_t host_ns; /* wall time of the replay loop, reading left out */
@@ -86,6 +89,8 @@ typedef struct replay_result {
   replay_failure first_failure; /* when failed_allocs > 0 */
   uint8_t *failed_events;       /* a bit an event */
   uint64_t failed_events_bytes;
+
+  replay_probe *probes; /* min(recorded_ooms, REPLAY_PROBES) of them */
 
   timeline_point *timeline;
   size_t timeline_count;

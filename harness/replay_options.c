@@ -2,17 +2,15 @@
 
 #include <argp.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "harness/option_values.h"
 #include "harness/program.h"
-
-#define BUNDLED_TRACE "workloads/bundled/opt-1.3b-LR-b16-s512-w4-v0-i8.pickle.xz"
 
 enum {
   LAPS_LIMIT = 1000000,
+  EVENT_DELAY_LIMIT = 1000000000,
   TIMELINE_POINTS_LIMIT = 100000000,
   TIMELINE_POINTS_DEFAULT = 2000,
 };
@@ -26,6 +24,8 @@ enum option_key {
   OPTION_CAPACITY,
   OPTION_LIMIT,
   OPTION_LAPS,
+  OPTION_FREES,
+  OPTION_EVENT_DELAY,
   OPTION_CHECK,
   OPTION_VERIFY,
   OPTION_TIMELINE,
@@ -45,6 +45,10 @@ static const struct argp_option option_table[] = {
      "policies to replay, each NAME[:KEY=VALUE,...]; may be repeated; default: all", GROUP_WHAT},
     {"laps", OPTION_LAPS, "N", 0, "replay each trace N times, with everything freed after each lap",
      GROUP_WHAT},
+    {"frees", OPTION_FREES, "completed|requested", 0,
+     "free memory where the recorded run had it back (default), or where the caller asked for that and other "
+     "streams may still have used it",
+     GROUP_WHAT},
     {"seed-from-segments", OPTION_SEED, NULL, 0,
      "begin with the blocks that were live when the recording began", GROUP_WHAT},
     {"trace-device", OPTION_TRACE_DEVICE, "N", 0, "which device of a snapshot to replay; default: 0",
@@ -55,6 +59,9 @@ static const struct argp_option option_table[] = {
     {"device", OPTION_DEVICE, "NAME|FILE", 0, "profile of the simulated device; default: h200", GROUP_DEVICE},
     {"device-ordinal", OPTION_DEVICE_ORDINAL, "N", 0, "which real device; default: 0", GROUP_DEVICE},
     {"capacity", OPTION_CAPACITY, "SIZE", 0, "memory of the simulated device; default: its profile's",
+     GROUP_DEVICE},
+    {"event-delay", OPTION_EVENT_DELAY, "N", 0,
+     "work of the simulated device is done N events of the trace after it was given; default: 0, at once",
      GROUP_DEVICE},
     {"limit", OPTION_LIMIT, "SIZE|FRACTION", 0, "most memory a policy may hold: 40GiB, 0.5, 50%",
      GROUP_DEVICE},
@@ -88,94 +95,6 @@ static const char documentation[] =
     "Exit status: 0 done; 1 a check failed; 2 bad usage or input; 3 requests found no memory; 4 the device "
     "is unusable.";
 
-size_t replay_options_spec_length(const char *list) {
-  size_t length = 0;
-  while (true) {
-    int depth = 0;
-    for (; list[length] && (list[length] != ',' || depth > 0); length++) {
-      if (list[length] == '[') depth++;
-      if (list[length] == ']' && depth > 0) depth--;
-    }
-    if (!list[length]) return length;
-    const char *next = list + length + 1;
-    if (next[strcspn(next, "=:,")] != '=') return length;
-    length++;
-  }
-}
-
-static bool add_spec(replay_options *options, const char *text, char *message, size_t message_size) {
-  policy_spec *specs = realloc(options->specs, (options->spec_count + 1) * sizeof *specs);
-  if (!specs) {
-    snprintf(message, message_size, "no memory for the policies");
-    return false;
-  }
-  options->specs = specs;
-  if (policy_spec_parse(text, &specs[options->spec_count], message, message_size) != VMM_SUCCESS)
-    return false;
-  options->spec_count++;
-  return true;
-}
-
-static bool add_all_specs(replay_options *options, char *message, size_t message_size) {
-  for (const policy_class *const *class = policy_list(); *class; class ++) {
-    if (!add_spec(options, (*class)->name, message, message_size)) return false;
-  }
-  return true;
-}
-
-static bool add_spec_list(replay_options *options, const char *list, char *message, size_t message_size) {
-  while (true) {
-    size_t length = replay_options_spec_length(list);
-    char *text = strndup(list, length);
-    if (!text) {
-      snprintf(message, message_size, "no memory for the policies");
-      return false;
-    }
-    bool added = strcmp(text, "all") == 0 ? add_all_specs(options, message, message_size)
-                                          : add_spec(options, text, message, message_size);
-    free(text);
-    if (!added) return false;
-    if (!list[length]) return true;
-    list += length + 1;
-  }
-}
-
-static bool parse_number(const char *text, uint64_t least, uint64_t most, uint64_t *number) {
-  char *end;
-  errno = 0;
-  *number = strtoull(text, &end, 10);
-  return text[0] >= '0' && text[0] <= '9' && errno == 0 && *end == '\0' && *number >= least &&
-         *number <= most;
-}
-
-/* "0.5" or "50%"; a plain number is bytes. */
-static bool parse_fraction(const char *text, double *fraction) {
-  char *end;
-  if (text[0] < '0' || text[0] > '9') return false;
-  *fraction = strtod(text, &end);
-  if (strcmp(end, "%") == 0) {
-    *fraction /= 100;
-  } else if (*end != '\0' || !strchr(text, '.')) {
-    return false;
-  }
-  return *fraction > 0 && *fraction <= 1;
-}
-
-/* The size of an option that needs one. */
-static void parse_size(struct argp_state *state, const char *option, const char *text, uint64_t *bytes) {
-  if (!policy_parse_size(text, bytes) || *bytes == 0 || *bytes == UINT64_MAX) {
-    argp_error(state, "--%s=%s: expected a size such as 80GiB, 512MiB or a number of bytes", option, text);
-  }
-}
-
-static void parse_count(struct argp_state *state, const char *option, const char *text, uint64_t least,
-                        uint64_t most, uint64_t *number) {
-  if (!parse_number(text, least, most, number)) {
-    argp_error(state, "--%s=%s: expected a whole number from %llu to %llu", option, text,
-               (unsigned long long)least, (unsigned long long)most);
-  }
-}
-
 static error_t add_trace(replay_options *options, const char *path) {
   const char **traces = realloc(options->traces, (options->trace_count + 1) * sizeof *traces);
   if (!traces) return ENOMEM;
@@ -184,25 +103,32 @@ static error_t add_trace(replay_options *options, const char *path) {
   return 0;
 }
 
+static void parse_frees(struct argp_state *state, replay_options *options, const char *text) {
+  options->trace.free_requests = strcmp(text, "requested") == 0;
+  if (!options->trace.free_requests && strcmp(text, "completed") != 0)
+    argp_error(state, "--frees=%s: expected completed or requested", text);
+}
+
 static error_t parse_option(int key, char *argument, struct argp_state *state) {
   replay_options *options = state->input;
   char message[1024];
-  uint64_t number;
   switch (key) {
     case OPTION_POLICY:
-      if (!add_spec_list(options, argument, message, sizeof message)) {
+      if (!policy_specs_add_list(&options->specs, argument, message, sizeof message)) {
         argp_failure(state, EXIT_STATUS_USAGE, 0, "%s", message);
       }
       return 0;
     case OPTION_LAPS:
-      parse_count(state, "laps", argument, 1, LAPS_LIMIT, &options->laps);
+      options->laps = option_parse_count(state, "laps", argument, 1, LAPS_LIMIT);
+      return 0;
+    case OPTION_FREES:
+      parse_frees(state, options, argument);
       return 0;
     case OPTION_SEED:
       options->trace.seed_from_segments = true;
       return 0;
     case OPTION_TRACE_DEVICE:
-      parse_count(state, "trace-device", argument, 0, UINT32_MAX, &number);
-      options->trace.device = (uint32_t)number;
+      options->trace.device = (uint32_t)option_parse_count(state, "trace-device", argument, 0, UINT32_MAX);
       return 0;
     case OPTION_DRIVER:
       options->device.driver = argument;
@@ -211,16 +137,18 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
       options->device.profile = argument;
       return 0;
     case OPTION_DEVICE_ORDINAL:
-      parse_count(state, "device-ordinal", argument, 0, INT32_MAX, &number);
-      options->device.ordinal = (unsigned)number;
+      options->device.ordinal = (unsigned)option_parse_count(state, "device-ordinal", argument, 0, INT32_MAX);
       return 0;
     case OPTION_CAPACITY:
-      parse_size(state, "capacity", argument, &options->device.capacity);
+      options->device.capacity = option_parse_size(state, "capacity", argument);
+      return 0;
+    case OPTION_EVENT_DELAY:
+      options->device.event_delay = option_parse_count(state, "event-delay", argument, 0, EVENT_DELAY_LIMIT);
       return 0;
     case OPTION_LIMIT:
-      if (!parse_fraction(argument, &options->limit_fraction)) {
+      if (!option_parse_fraction(argument, &options->limit_fraction)) {
         options->limit_fraction = 0;
-        parse_size(state, "limit", argument, &options->limit);
+        options->limit = option_parse_size(state, "limit", argument);
       }
       return 0;
     case OPTION_CHECK:
@@ -233,7 +161,8 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
       options->timeline_path = argument;
       return 0;
     case OPTION_TIMELINE_POINTS:
-      parse_count(state, "timeline-points", argument, 16, TIMELINE_POINTS_LIMIT, &options->timeline_points);
+      options->timeline_points =
+          option_parse_count(state, "timeline-points", argument, 16, TIMELINE_POINTS_LIMIT);
       return 0;
     case OPTION_JSON:
       options->json_path = argument;
@@ -261,27 +190,11 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
 }
 
 static exit_status use_bundled_trace(replay_options *options) {
-  const char *root = getenv("LAKEBED_ROOT");
-  if (!root || !*root) root = ".";
-  size_t size = strlen(root) + sizeof "/" BUNDLED_TRACE;
-  options->default_trace = malloc(size);
-  if (!options->default_trace) {
-    program_complain("no memory for the trace's name");
-    return EXIT_STATUS_CHECK_FAILED;
-  }
-  snprintf(options->default_trace, size, "%s/" BUNDLED_TRACE, root);
-  if (access(options->default_trace, R_OK) != 0) {
-    program_complain(
-        "no trace was given, and the bundled one is not at %s; LAKEBED_ROOT names the folder that Lakebed "
-        "lies in",
-        options->default_trace);
-    return EXIT_STATUS_USAGE;
-  }
-  if (add_trace(options, options->default_trace) != 0) {
-    program_complain("no memory for the traces");
-    return EXIT_STATUS_CHECK_FAILED;
-  }
-  return EXIT_STATUS_DONE;
+  options->default_trace = option_bundled_trace();
+  if (!options->default_trace) return EXIT_STATUS_USAGE;
+  if (add_trace(options, options->default_trace) == 0) return EXIT_STATUS_DONE;
+  program_complain("no memory for the traces");
+  return EXIT_STATUS_CHECK_FAILED;
 }
 
 static bool is_dash(const char *path) { return path && strcmp(path, "-") == 0; }
@@ -304,7 +217,7 @@ exit_status replay_options_parse(int argc, char **argv, replay_options *options)
     return EXIT_STATUS_USAGE;
   }
   char message[1024];
-  if (options->spec_count == 0 && !add_all_specs(options, message, sizeof message)) {
+  if (options->specs.count == 0 && !policy_specs_add_all(&options->specs, 0, message, sizeof message)) {
     program_complain("%s", message);
     return EXIT_STATUS_USAGE;
   }
@@ -314,6 +227,6 @@ exit_status replay_options_parse(int argc, char **argv, replay_options *options)
 void replay_options_free(replay_options *options) {
   free(options->traces);
   free(options->default_trace);
-  free(options->specs);
+  policy_specs_free(&options->specs);
   *options = (replay_options){0};
 }

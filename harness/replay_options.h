@@ -9,15 +9,14 @@
 #include "harness/device.h"
 #include "harness/exit_status.h"
 #include "harness/instruments.h"
-#include "policies/policy.h"
+#include "harness/policy_specs.h"
 #include "workloads/trace.h"
 
 typedef struct replay_options {
   const char **traces;
   size_t trace_count;
   char *default_trace; /* owned; NULL when traces were given */
-  policy_spec *specs;
-  size_t spec_count;
+  policy_specs specs;
   device_choice device;
   uint64_t limit;        /* UINT64_MAX: none */
   double limit_fraction; /* of the device's bytes; 0: limit holds */
@@ -26,7 +25,7 @@ typedef struct replay_options {
   const char *timeline_path;
   uint64_t timeline_points;
   const char *json_path, *csv_path; /* "-": standard output */
-  trace_options trace;
+  trace_options trace;              /* free_requests: frees count where they were requested */
   instrument_options instruments;
 } replay_options;
 
@@ -34,10 +33,5 @@ typedef struct replay_options {
  * caller frees the options in any case. */
 exit_status replay_options_parse(int argc, char **argv, replay_options *options);
 void replay_options_free(replay_options *options);
-
-/* The specs in a list such as "bfc,gmlake:frag_limit=2MiB,chunk=4MiB,native": a word
- * continues the spec before it when it has a '=' and no ':' before that. Commas in
- * brackets are part of a value. Returns the length of the first spec of the list. */
-size_t replay_options_spec_length(const char *list);
 
 #endif

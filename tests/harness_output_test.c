@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/replay_options.h"
+#include "harness/policy_specs.h"
 #include "harness/replay_output.h"
 #include "harness/table.h"
 #include "harness/timeline.h"
@@ -130,7 +130,7 @@ START_TEST(lists_of_policies_are_split) {
                {",bfc", ""},
                {"bfc:a=[1,2", "bfc:a=[1,2"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    ck_assert_uint_eq(replay_options_spec_length(cases[i].list), strlen(cases[i].first));
+    ck_assert_uint_eq(policy_specs_first_length(cases[i].list), strlen(cases[i].first));
   }
 }
 END_TEST

@@ -1,0 +1,78 @@
+#include "harness/option_values.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness/program.h"
+#include "policies/policy.h"
+
+#define BUNDLED_TRACE "workloads/bundled/opt-1.3b-LR-b16-s512-w4-v0-i8.pickle.xz"
+
+uint64_t option_parse_size(struct argp_state *state, const char *option, const char *text) {
+  uint64_t bytes = 0;
+  if (!policy_parse_size(text, &bytes) || bytes == 0 || bytes == UINT64_MAX) {
+    argp_error(state, "--%s=%s: expected a size such as 80GiB, 512MiB or a number of bytes", option, text);
+  }
+  return bytes;
+}
+
+uint64_t option_parse_count(struct argp_state *state, const char *option, const char *text, uint64_t least,
+                            uint64_t most) {
+  char *end;
+  errno = 0;
+  uint64_t number = strtoull(text, &end, 10);
+  if (text[0] < '0' || text[0] > '9' || errno != 0 || *end != '\0' || number < least || number > most) {
+    argp_error(state, "--%s=%s: expected a whole number from %" PRIu64 " to %" PRIu64, option, text, least,
+               most);
+  }
+  return number;
+}
+
+bool option_parse_fraction(const char *text, double *fraction) {
+  char *end;
+  if (text[0] < '0' || text[0] > '9') return false;
+  *fraction = strtod(text, &end);
+  if (strcmp(end, "%") == 0) {
+    *fraction /= 100;
+  } else if (*end != '\0' || !strchr(text, '.')) {
+    return false;
+  }
+  return *fraction > 0 && *fraction <= 1;
+}
+
+char *option_bundled_trace(void) {
+  const char *root = getenv("LAKEBED_ROOT");
+  if (!root || !*root) root = ".";
+  size_t size = strlen(root) + sizeof "/" BUNDLED_TRACE;
+  char *path = malloc(size);
+  if (!path) {
+    program_complain("no memory for the trace's name");
+    return NULL;
+  }
+  snprintf(path, size, "%s/" BUNDLED_TRACE, root);
+  if (access(path, R_OK) == 0) return path;
+  program_complain(
+      "no trace was given, and the bundled one is not at %s; LAKEBED_ROOT names the folder that Lakebed lies "
+      "in",
+      path);
+  free(path);
+  return NULL;
+}
+
+FILE *option_open_output(const char *path) {
+  if (strcmp(path, "-") == 0) return stdout;
+  FILE *stream = fopen(path, "w");
+  if (!stream) program_complain("%s cannot be written: %s", path, strerror(errno));
+  return stream;
+}
+
+bool option_close_output(FILE *stream, const char *path) {
+  if (!stream) return true;
+  bool written = fflush(stream) == 0 && !ferror(stream);
+  if (stream != stdout && fclose(stream) != 0) written = false;
+  if (!written) program_complain("%s could not be written", path);
+  return written;
+}

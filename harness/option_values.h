@@ -1,0 +1,28 @@
+/* Values of options that several commands have. The parse_ functions end the program with a usage error,
+ * as argp does, when a value is none. */
+#ifndef LAKEBED_HARNESS_OPTION_VALUES_H
+#define LAKEBED_HARNESS_OPTION_VALUES_H
+
+#include <argp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* --option=text: "80GiB", "512MiB" or a number of bytes, more than 0. */
+uint64_t option_parse_size(struct argp_state *state, const char *option, const char *text);
+/* --option=text: a whole number from least to most. */
+uint64_t option_parse_count(struct argp_state *state, const char *option, const char *text, uint64_t least,
+                            uint64_t most);
+/* "0.5" or "50%"; a plain number is bytes, and no fraction. */
+bool option_parse_fraction(const char *text, double *fraction);
+
+/* The path of the recording that comes with the program, to be freed. NULL: says why. */
+char *option_bundled_trace(void);
+
+/* "-": standard output. NULL: says why. */
+FILE *option_open_output(const char *path);
+/* Accepts NULL. Returns false and says so when not everything was written. */
+bool option_close_output(FILE *stream, const char *path);
+
+#endif
