@@ -413,12 +413,6 @@ static void expandable_free_ranges(const policy *base, pool_range_visit *visit, 
   pool_free_set_visit(&self->large.caching.free, visit, context);
 }
 
-static void expandable_free_ranges(const policy *base, pool_range_visit *visit, void *context) {
-  const expandable *self = (const expandable *)base;
-  pool_free_set_visit(&self->small.caching.free, visit, context);
-  pool_free_set_visit(&self->large.caching.free, visit, context);
-}
-
 static bool expandable_check(const policy *base, char *message, size_t message_size) {
   const expandable *self = (const expandable *)base;
   const pool_caching *pools[] = {&self->small.caching, &self->large.caching};
@@ -464,7 +458,6 @@ const policy_class expandable_policy = {
     .trim = expandable_trim,
     .counters = expandable_counters,
     .largest_free = expandable_largest_free,
-    .free_ranges = expandable_free_ranges,
     .free_ranges = expandable_free_ranges,
     .check = expandable_check,
 };

@@ -211,10 +211,6 @@ static void tfbfc_free_ranges(const policy *base, pool_range_visit *visit, void 
   pool_free_set_visit(&((const tfbfc *)base)->chunks.free, visit, context);
 }
 
-static void tfbfc_free_ranges(const policy *base, pool_range_visit *visit, void *context) {
-  pool_free_set_visit(&((const tfbfc *)base)->chunks.free, visit, context);
-}
-
 static size_t tfbfc_counters(const policy *base, policy_counter *counters, size_t capacity) {
   const tfbfc *self = (const tfbfc *)base;
   uint64_t unused =
@@ -254,7 +250,6 @@ const policy_class tfbfc_policy = {
     .trim = tfbfc_trim,
     .counters = tfbfc_counters,
     .largest_free = tfbfc_largest_free,
-    .free_ranges = tfbfc_free_ranges,
     .free_ranges = tfbfc_free_ranges,
     .check = tfbfc_check,
 };

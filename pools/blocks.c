@@ -109,13 +109,6 @@ void pool_free_set_visit(const pool_free_set *set, pool_range_visit *visit, void
   }
 }
 
-void pool_free_set_visit(const pool_free_set *set, pool_range_visit *visit, void *context) {
-  for (uint32_t stream = 0; stream < set->streams; stream++) {
-    for (pool_block *block = pool_free_set_first(set, stream); block; block = pool_free_set_next(block))
-      visit(context, block->size);
-  }
-}
-
 void pool_block_split(pool_block *block, uint64_t size, pool_block *rest) {
   rest->address = block->address + size;
   rest->size = block->size - size;

@@ -14,7 +14,6 @@
 #include <stdint.h>
 
 #include "pools/statistics.h"
-#include "pools/statistics.h"
 #include "vmm/driver.h"
 
 typedef enum pool_block_state {
@@ -79,9 +78,6 @@ pool_block *pool_free_set_next(pool_block *block);
 pool_block *pool_free_set_previous(pool_block *block);
 /* The first block of the stream: the smallest. */
 pool_block *pool_free_set_first(const pool_free_set *set, vmm_stream stream);
-
-/* Visits all blocks, stream by stream, the smallest first. */
-void pool_free_set_visit(const pool_free_set *set, pool_range_visit *visit, void *context);
 
 /* Visits all blocks, stream by stream, the smallest first. */
 void pool_free_set_visit(const pool_free_set *set, pool_range_visit *visit, void *context);
