@@ -28,6 +28,8 @@ void replay_csv_field(FILE *stream, const char *text) {
   XX(final_allocated_bytes, result->statistics.allocated_bytes.current) \
   XX(final_reserved_bytes, result->statistics.reserved_bytes.current)   \
   XX(failed_allocs, result->failed_allocs)                              \
+  XX(recorded_ooms, result->recorded_ooms)                              \
+  XX(recorded_ooms_served, result->recorded_ooms_served)                \
   XX(segments_peak, result->statistics.segments.peak)                   \
   XX(alloc_retries, result->statistics.retries)                         \
   XX(driver_calls, result->driver_calls)

@@ -5,8 +5,8 @@
 
 static json_t *number(uint64_t value) { return json_integer((json_int_t)value); }
 static json_t *microseconds(uint64_t nanoseconds) { return json_real((double)nanoseconds / 1000); }
-/* A name or message from outside need not be UTF-8, which JSON must be. */
-static json_t *words(const char *text) {
+
+json_t *replay_json_words(const char *text) {
   json_t *string = json_string(text);
   return string ? string : json_string("?");
 }
@@ -26,7 +26,7 @@ static json_t *option_value(const policy_option *option, const policy_value *val
     case POLICY_OPTION_TEXT:
       break;
   }
-  return words(value->text);
+  return replay_json_words(value->text);
 }
 
 static json_t *options_object(const policy_spec *spec) {
@@ -95,12 +95,21 @@ static json_t *laps_array(const replay_result *result) {
   return array;
 }
 
-static json_t *failure_object(const replay_group *group, const replay_result *result) {
-  const replay_failure *failure = &result->first_failure;
-  json_t *object = json_object();
-  json_object_set_new(object, "lap", number(failure->lap));
-  json_object_set_new(object, "event", number(failure->event));
-  json_object_set_new(object, "id", number(failure->id));
+static json_t *free_ranges_array(const replay_failure *failure) {
+  if (!failure->knows_free_ranges) return json_null();
+  json_t *array = json_array();
+  for (unsigned bin = 0; bin < 64; bin++) {
+    if (failure->free_ranges.count[bin] == 0) continue;
+    json_t *entry = json_object();
+    json_object_set_new(entry, "from_bytes", number(UINT64_C(1) << bin));
+    json_object_set_new(entry, "count", number(failure->free_ranges.count[bin]));
+    json_object_set_new(entry, "bytes", number(failure->free_ranges.bytes[bin]));
+    json_array_append_new(array, entry);
+  }
+  return array;
+}
+
+void replay_json_situation(json_t *object, const replay_failure *failure) {
   json_object_set_new(object, "size_bytes", number(failure->size));
   json_object_set_new(object, "stream", number(failure->stream));
   json_object_set_new(object, "live_bytes", number(failure->live_bytes));
@@ -108,14 +117,25 @@ static json_t *failure_object(const replay_group *group, const replay_result *re
   json_object_set_new(object, "reserved_bytes", number(failure->reserved_bytes));
   json_object_set_new(object, "largest_free_bytes",
                       failure->knows_largest_free ? number(failure->largest_free_bytes) : json_null());
+  json_object_set_new(object, "free_ranges", free_ranges_array(failure));
   json_object_set_new(object, "device_free_bytes", known_number(failure->device_free_bytes));
+  json_object_set_new(object, "refused_by", json_string(replay_refusal_name(failure->refused_by)));
   json_object_set_new(object, "driver_error",
                       failure->driver_error[0] ? json_string(failure->driver_error) : json_null());
+}
+
+static json_t *failure_object(const replay_group *group, const replay_result *result) {
+  const replay_failure *failure = &result->first_failure;
+  json_t *object = json_object();
+  json_object_set_new(object, "lap", number(failure->lap));
+  json_object_set_new(object, "event", number(failure->event));
+  json_object_set_new(object, "id", number(failure->id));
+  replay_json_situation(object, failure);
   json_t *served = json_array();
   for (size_t i = 0; i < group->count; i++) {
     const replay_result *other = &group->results[i];
     if (other != result && replay_served(other, failure->number)) {
-      json_array_append_new(served, words(other->spec->text));
+      json_array_append_new(served, replay_json_words(other->spec->text));
     }
   }
   json_object_set_new(object, "served_by", served);
@@ -142,6 +162,8 @@ static void set_numbers(json_t *object, const replay_group *group, const replay_
   json_object_set_new(object, "failed_allocs", number(result->failed_allocs));
   json_object_set_new(object, "first_failure",
                       result->failed_allocs ? failure_object(group, result) : json_null());
+  json_object_set_new(object, "recorded_ooms", number(result->recorded_ooms));
+  json_object_set_new(object, "recorded_ooms_served", number(result->recorded_ooms_served));
   json_object_set_new(object, "segments_peak", number(statistics->segments.peak));
   json_object_set_new(object, "alloc_retries", number(statistics->retries));
   json_object_set_new(object, "driver_allocations", number(statistics->driver_allocations));
@@ -168,18 +190,21 @@ bool replay_json_append(json_t *array, const replay_group *group) {
   for (size_t i = 0; i < group->count; i++) {
     const replay_result *result = &group->results[i];
     json_t *object = json_object();
-    json_object_set_new(object, "trace", words(replay_trace_name(group->path)));
+    json_object_set_new(object, "trace", replay_json_words(replay_trace_name(group->path)));
     json_object_set_new(object, "policy", json_string(result->spec->class->name));
-    json_object_set_new(object, "spec", words(result->spec->text));
+    json_object_set_new(object, "spec", replay_json_words(result->spec->text));
     json_object_set_new(object, "options", options_object(result->spec));
     const char *note = replay_model_note(result->spec, model);
     json_object_set_new(object, "model_note", note ? json_string(note) : json_null());
     json_object_set_new(object, "driver", json_string(model->driver));
-    json_object_set_new(object, "device", words(model->name));
+    json_object_set_new(object, "device", replay_json_words(model->name));
     json_object_set_new(object, "capacity_bytes", number(model->capacity));
     json_object_set_new(object, "limit_bytes", known_number(group->settings->limit));
+    json_object_set_new(object, "frees",
+                        json_string(group->settings->frees_requested ? "requested" : "completed"));
+    json_object_set_new(object, "event_delay_events", model->real ? json_null() : number(model->event_delay));
     json_object_set_new(object, "status", json_string(result->complete ? "done" : "failed"));
-    json_object_set_new(object, "error", result->complete ? json_null() : words(result->message));
+    json_object_set_new(object, "error", result->complete ? json_null() : replay_json_words(result->message));
     if (result->complete) set_numbers(object, group, result);
     if (result->latency && !instrument_report_json(result->latency, object, group->host_timing)) return false;
     if (json_array_append_new(array, object) != 0) return false;

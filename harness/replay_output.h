@@ -30,6 +30,12 @@ const char *replay_model_note(const policy_spec *spec, const device_model *model
 /* Header, table and notes. details: also each policy's calls, operations and counters. */
 void replay_report_print(const replay_group *group, bool details, FILE *stream);
 
+/* Of the runs that went to their end, the first request that found no memory; and the recorded run's own. */
+void replay_report_failures(const replay_group *group, FILE *stream);
+/* What was asked for, what was live, reserved and free, and who refused: lines of a name and a value. */
+void replay_report_situation(const replay_failure *failure, const device_model *model, uint64_t limit,
+                             FILE *stream);
+
 /* Appends an object a run to an array. Returns false when there is no memory. */
 bool replay_json_append(json_t *array, const replay_group *group);
 
@@ -39,6 +45,11 @@ void replay_csv_rows(const replay_group *group, FILE *stream);
 
 void replay_timeline_header(FILE *stream);
 void replay_timeline_rows(const replay_group *group, FILE *stream);
+
+/* The same situation as keys of an object. */
+void replay_json_situation(json_t *object, const replay_failure *failure);
+/* A name or message from outside as a JSON string: "?" where it is no UTF-8. */
+json_t *replay_json_words(const char *text);
 
 /* Writes a CSV field, quoted when it must be. */
 void replay_csv_field(FILE *stream, const char *text);

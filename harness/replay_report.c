@@ -69,6 +69,7 @@ static void print_header(const replay_group *group, FILE *stream) {
       fprintf(stream, ", out of memory %" PRIu64 " times when recorded", summary->out_of_memory_events);
     }
     if (settings->laps > 1) fprintf(stream, ", replayed %" PRIu64 " times", settings->laps);
+    if (settings->frees_requested) fputs(", freed when the caller asked for it", stream);
     fputc('\n', stream);
   }
   units_bytes(model->capacity, text);
@@ -77,6 +78,7 @@ static void print_header(const replay_group *group, FILE *stream) {
     units_bytes(settings->limit, text);
     fprintf(stream, ", policies limited to %s", text);
   }
+  if (model->event_delay) fprintf(stream, ", work done after %" PRIu64 " events", model->event_delay);
   fputc('\n', stream);
   if (model->source) {
     fprintf(stream, "%-10s", "latencies");
@@ -147,62 +149,6 @@ static void print_table(const replay_group *group, FILE *stream) {
   }
   if (!table_print(rows, stream)) fputs("(no memory for the whole table)\n", stream);
   table_destroy(rows);
-}
-
-static void print_served_by(const replay_group *group, const replay_result *result, FILE *stream) {
-  const replay_result *best = NULL;
-  size_t served = 0;
-  fputs("  served by      ", stream);
-  for (size_t i = 0; i < group->count; i++) {
-    const replay_result *other = &group->results[i];
-    if (other == result || !replay_served(other, result->first_failure.number)) continue;
-    fprintf(stream, "%s%s", served++ ? ", " : "", other->spec->text);
-    if (!other->complete || other->spec->class->capabilities & POLICY_NO_MEMORY) continue;
-    if (!best || other->statistics.reserved_bytes.peak < best->statistics.reserved_bytes.peak) best = other;
-  }
-  fputs(served ? "\n" : "none of the other policies of this run\n", stream);
-  if (!best) return;
-  char bytes[UNITS_TEXT];
-  units_bytes(best->statistics.reserved_bytes.peak, bytes);
-  fprintf(stream, "  best           %s, with at most %s reserved\n", best->spec->text, bytes);
-}
-
-static void print_failure(const replay_group *group, const replay_result *result, FILE *stream) {
-  const replay_failure *failure = &result->first_failure;
-  char bytes[UNITS_TEXT], count[UNITS_TEXT];
-  units_count(result->failed_allocs, count);
-  fprintf(stream, "\n%s: %s request%s found no memory; the first:\n", result->spec->text, count,
-          result->failed_allocs == 1 ? "" : "s");
-  fprintf(stream, "  event          %" PRIu64, failure->event);
-  if (group->settings->laps > 1) fprintf(stream, " of lap %" PRIu64, failure->lap);
-  fprintf(stream, ", id %" PRIu64 ", stream %" PRIu32 "\n", failure->id, failure->stream);
-  units_bytes(failure->size, bytes);
-  fprintf(stream, "  wanted         %s (%" PRIu64 " bytes)\n", bytes, failure->size);
-  units_bytes(failure->live_bytes, bytes);
-  fprintf(stream, "  live           %s\n", bytes);
-  units_bytes(failure->allocated_bytes, bytes);
-  fprintf(stream, "  allocated      %s\n", bytes);
-  units_bytes(failure->reserved_bytes, bytes);
-  fprintf(stream, "  reserved       %s", bytes);
-  if (group->settings->limit != UINT64_MAX) {
-    units_bytes(group->settings->limit, bytes);
-    fprintf(stream, " of a limit of %s", bytes);
-  }
-  fputc('\n', stream);
-  if (failure->knows_largest_free) {
-    units_bytes(failure->largest_free_bytes, bytes);
-    fprintf(stream, "  largest free   %s\n", bytes);
-  }
-  if (failure->device_free_bytes != UINT64_MAX) {
-    char capacity[UNITS_TEXT];
-    units_bytes(failure->device_free_bytes, bytes);
-    units_bytes(group->settings->model->capacity, capacity);
-    fprintf(stream, "  device         %s free of %s\n", bytes, capacity);
-  }
-  const char *unasked =
-      group->settings->limit == UINT64_MAX ? "did not refuse" : "did not refuse: the limit did";
-  fprintf(stream, "  driver         %s\n", failure->driver_error[0] ? failure->driver_error : unasked);
-  print_served_by(group, result, stream);
 }
 
 static void print_laps(const replay_group *group, FILE *stream) {
@@ -315,12 +261,9 @@ void replay_report_print(const replay_group *group, bool details, FILE *stream) 
   print_table(group, stream);
   for (size_t i = 0; i < group->count; i++) {
     const replay_result *result = &group->results[i];
-    if (!result->complete) {
-      fprintf(stream, "\n%s failed: %s\n", result->spec->text, result->message);
-    } else if (result->failed_allocs > 0) {
-      print_failure(group, result, stream);
-    }
+    if (!result->complete) fprintf(stream, "\n%s failed: %s\n", result->spec->text, result->message);
   }
+  replay_report_failures(group, stream);
   if (group->settings->laps > 1) print_laps(group, stream);
   if (details) print_details(group, stream);
   for (size_t i = 0; i < group->count; i++) {

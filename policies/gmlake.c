@@ -42,7 +42,7 @@ typedef struct gmlake {
   uint64_t frag_limit;
   uint64_t stitch_bytes_limit;
   uint64_t stitch_count_limit;
-  uint64_t pblocks_made;   /* by Alloc: of equal pBlocks the oldest serves, whatever the addresses */
+  uint64_t pblocks_made; /* by Alloc: of equal pBlocks the oldest serves, whatever the addresses */
   uint64_t pblock_bytes; /* active and inactive */
   uint64_t below_limit;  /* requests below the fragmentation limit, which never stitch */
   unsigned state_operation[STATES];
@@ -522,6 +522,12 @@ static uint64_t gmlake_largest_free(const policy *base) {
   return largest;
 }
 
+static void gmlake_free_ranges(const policy *base, pool_range_visit *visit, void *context) {
+  const gmlake *self = (const gmlake *)base;
+  pool_free_set_visit(&self->small.free, visit, context);
+  pool_free_set_visit(&self->pblocks, visit, context);
+}
+
 static bool gmlake_check(const policy *base, char *message, size_t message_size) {
   const gmlake *self = (const gmlake *)base;
   const pool_caching *pools[] = {&self->small};
@@ -562,5 +568,6 @@ const policy_class gmlake_policy = {
     .trim = gmlake_trim,
     .counters = gmlake_counters,
     .largest_free = gmlake_largest_free,
+    .free_ranges = gmlake_free_ranges,
     .check = gmlake_check,
 };
