@@ -49,7 +49,7 @@ typedef struct replay_lap {
 /* A request that the recorded run could not serve, made again at that point and freed at once. */
 typedef struct replay_probe {
   bool served;
-  uint64_t recorded_free_bytes; /* of the device, as recorded; UINT64_MAX: not recorded */
+  uint64_t recorded_free_bytes; /* of the device, as recorded; 0: not recorded */
   replay_failure state; /* how things stood when it had been answered; of a served one, before its free */
 } replay_probe;
 

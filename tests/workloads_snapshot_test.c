@@ -35,7 +35,7 @@ START_TEST(every_field_of_the_small_snapshot) {
   ck_assert_uint_eq(r.count, 8);
   assert_event(&r.events[0], TRACE_ALLOC, 0, 1, 5000000, BIG, TIME + 4 * 11);
   assert_event(&r.events[1], TRACE_ALLOC, 1, 0, 3000, BASE + 1536, TIME + 5 * 11);
-  assert_event(&r.events[2], TRACE_OUT_OF_MEMORY, 0, 0, UINT64_C(1) << 40, 0, TIME + 8 * 11);
+  assert_event(&r.events[2], TRACE_OUT_OF_MEMORY, 0, 0, UINT64_C(1) << 40, 123, TIME + 8 * 11);
   assert_event(&r.events[3], TRACE_ALLOC, 2, 0, 1, BASE + 8192, TIME + 9 * 11);
   assert_event(&r.events[4], TRACE_FREE, 1, 0, 3000, BASE + 1536, TIME + 10 * 11);
   assert_event(&r.events[5], TRACE_ALLOC, 1, 0, 100, BASE + 1536, TIME + 11 * 11);
@@ -125,6 +125,7 @@ START_TEST(seeds_are_what_was_live_at_the_start) {
   ck_assert_uint_eq(r.count, 3 + 1 + 8);
   ck_assert_uint_eq(r.summary.live_at_end, 3); /* the active blocks of segments */
   ck_assert_uint_eq(r.summary.live_bytes, 400 + 1000 + 5000000);
+  ck_assert_uint_eq(r.summary.segments_bytes, 22 << 20); /* of this device */
   read_file(SMALL, &(trace_options){.seed_from_segments = true, .device = 1}, &r);
   ck_assert_uint_eq(r.summary.seeded, 1);
   ck_assert_uint_eq(r.events[0].size, 700);

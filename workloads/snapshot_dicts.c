@@ -29,6 +29,7 @@ static const char *const words[WORD_COUNT] = {
     [WORD_STATE] = "state",
     [WORD_BLOCKS] = "blocks",
     [WORD_DEVICE] = "device",
+    [WORD_DEVICE_FREE] = "device_free",
     [WORD_ALLOC] = "alloc",
     [WORD_FREE_REQUESTED] = "free_requested",
     [WORD_FREE_COMPLETED] = "free_completed",
@@ -55,7 +56,7 @@ snapshot_word snapshot_word_of(const uint8_t *bytes, size_t size) {
       [6] = {WORD_ACTION, WORD_STREAM, WORD_BLOCKS, WORD_DEVICE},
       [7] = {WORD_TIME_US, WORD_ADDRESS},
       [8] = {WORD_SEGMENTS, WORD_SNAPSHOT, WORD_INACTIVE},
-      [11] = {WORD_SEGMENT_MAP},
+      [11] = {WORD_SEGMENT_MAP, WORD_DEVICE_FREE},
       [12] = {WORD_SEGMENT_FREE},
       [13] = {WORD_DEVICE_TRACES, WORD_SEGMENT_ALLOC, WORD_SEGMENT_UNMAP},
       [14] = {WORD_FREE_REQUESTED, WORD_FREE_COMPLETED, WORD_REQUESTED_SIZE},
@@ -203,10 +204,12 @@ static trace_status entry_complete(trace *opened, const fields *f, const snapsho
   }
   if (action == WORD_FREE_REQUESTED && !opened->options.free_requests) return TRACE_OK;
 
-  uint64_t address = 0, size, stream, time_us;
+  uint64_t address = 0, free_bytes = 0, size, stream, time_us;
   trace_status status = number(opened, dict, what, f, WORD_SIZE, &size, error);
   if (status == TRACE_OK && action != WORD_OOM)
     status = number(opened, dict, what, f, WORD_ADDR, &address, error);
+  if (status == TRACE_OK && action == WORD_OOM)
+    status = optional_number(opened, dict, what, f, WORD_DEVICE_FREE, 0, &free_bytes, error);
   if (status == TRACE_OK) status = optional_number(opened, dict, what, f, WORD_STREAM, 0, &stream, error);
   if (status == TRACE_OK) status = optional_number(opened, dict, what, f, WORD_TIME_US, 0, &time_us, error);
   if (status != TRACE_OK) return status;
@@ -231,6 +234,7 @@ static trace_status entry_complete(trace *opened, const fields *f, const snapsho
       break;
     default:
       result = trace_ledger_out_of_memory(&opened->ledger, size, stream, event);
+      event->id = free_bytes;
       break;
   }
   if (result != TRACE_LEDGER_OK) return ledger_failed(opened, dict, address, size, result, error);

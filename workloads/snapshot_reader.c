@@ -24,6 +24,7 @@ static trace_status check_end(trace *opened, trace_error *error) {
   const char *name = opened->input.name;
   uint32_t device = opened->options.device;
   opened->ledger.summary.devices = reader->devices;
+  opened->ledger.summary.segments_bytes = reader->seeds.segments_bytes;
   if (reader->devices > 0 && device >= reader->devices) {
     return trace_fail(error, TRACE_NO_EVENTS, name,
                       "device %" PRIu32 " was asked for, device_traces holds %" PRIu32 " (0 to %" PRIu32 ")",

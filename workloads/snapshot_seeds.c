@@ -57,6 +57,7 @@ bool snapshot_seeds_block(snapshot_seeds *seeds, bool has_address, uint64_t addr
 
 void snapshot_seeds_segment_end(snapshot_seeds *seeds, bool wanted, uint64_t address, uint64_t stream) {
   if (!wanted) seeds->active.count = seeds->segment_first;
+  if (wanted) seeds->segments_bytes += seeds->segment_bytes;
   for (size_t i = seeds->segment_first; i < seeds->active.count; i++) {
     snapshot_seed *seed = &seeds->active.seeds[i];
     if (seed->address & ADDRESS_IS_OFFSET) seed->address = address + (seed->address & ~ADDRESS_IS_OFFSET);

@@ -30,6 +30,7 @@ typedef struct snapshot_seeds {
   snapshot_seed_list active; /* active blocks of all segments of the device */
   size_t segment_first;      /* those from here on belong to the segment being read */
   uint64_t segment_bytes;    /* sizes of its blocks so far: where the next one lies */
+  uint64_t segments_bytes;   /* of all segments of the device */
   snapshot_seed_list result; /* by address */
 } snapshot_seeds;
 

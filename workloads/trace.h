@@ -32,7 +32,8 @@ typedef struct trace_event {
   uint32_t slot;    /* 0 .. trace_slots()-1; for ALLOC, FREE, FREE_REQUESTED */
   uint32_t stream;  /* dense index; 0 is the recorded stream 0, others follow as they are first seen */
   uint64_t size;    /* bytes asked for, unrounded, 0 to 2^63-1; for FREE the size of its ALLOC */
-  uint64_t id;      /* as recorded: address or id; for messages */
+  uint64_t id;      /* as recorded: address or id; for messages. OUT_OF_MEMORY: bytes of the device that were
+                       free, 0 where the format does not say */
   uint64_t time_us; /* as recorded, 0 where the format has none */
 } trace_event;
 
@@ -71,7 +72,8 @@ typedef struct trace_summary {
   uint64_t free_size_mismatches; /* frees that state another size than their allocation, which counts */
   uint64_t seeded;               /* allocations delivered because of seed_from_segments */
   uint64_t out_of_memory_events;
-  uint64_t other_events; /* segment_alloc and the like, other devices, null pointers: skipped */
+  uint64_t segments_bytes; /* what a snapshot's segments hold at its end; known when seeding, else 0 */
+  uint64_t other_events;   /* segment_alloc and the like, other devices, null pointers: skipped */
   uint64_t live_at_end;
   uint64_t live_bytes; /* requested bytes live now */
   uint64_t live_peak_bytes;
