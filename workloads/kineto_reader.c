@@ -212,32 +212,35 @@ static trace_status next_seed(trace *opened, trace_event *event, trace_error *er
   return TRACE_OK;
 }
 
+/* The free of what was not allocated since the recording began. */
+static trace_status count_orphan(trace *opened, const kineto_event *recorded, uint64_t size,
+                                 trace_error *error) {
+  trace_summary *summary = &opened->ledger.summary;
+  summary->orphan_frees++;
+  summary->orphan_bytes += size;
+  if (recorded->total == KINETO_NO_TOTAL || summary->orphan_bytes <= summary->live_before_bytes)
+    return TRACE_OK;
+  return trace_fail_offset(error, opened->input.name, recorded->offset,
+                           "more is freed than the %" PRIu64 " bytes that were live when the recording began",
+                           summary->live_before_bytes);
+}
+
 /* *delivered: event is filled. */
 static trace_status next_event(trace *opened, const kineto_event *recorded, trace_event *event,
                                bool *delivered, trace_error *error) {
-  trace_summary *summary = &opened->ledger.summary;
+  trace_ledger *ledger = &opened->ledger;
   trace_ledger_result result;
   uint64_t size = recorded->bytes < 0 ? (uint64_t)-recorded->bytes : (uint64_t)recorded->bytes;
+  uint64_t allocated;
   if (recorded->bytes > 0) {
-    result = trace_ledger_alloc(&opened->ledger, recorded->address, size, 0, event);
+    result = trace_ledger_alloc(ledger, recorded->address, size, 0, event);
+  } else if (trace_ledger_size(ledger, recorded->address, &allocated) && allocated != size) {
+    return trace_fail_offset(error, opened->input.name, recorded->offset,
+                             "0x%" PRIx64 " is freed with %" PRIu64 " bytes, but was allocated with %" PRIu64,
+                             recorded->address, size, allocated);
   } else {
-    result = trace_ledger_free_completed(&opened->ledger, recorded->address, event);
-    if (result == TRACE_LEDGER_NEVER_SEEN) {
-      summary->orphan_frees++;
-      summary->orphan_bytes += size;
-      if (recorded->total == KINETO_NO_TOTAL || summary->orphan_bytes <= summary->live_before_bytes)
-        return TRACE_OK;
-      return trace_fail_offset(error, opened->input.name, recorded->offset,
-                               "more is freed than the %" PRIu64
-                               " bytes that were live when the recording began",
-                               summary->live_before_bytes);
-    }
-    if (result == TRACE_LEDGER_OK && event->size != size) {
-      return trace_fail_offset(error, opened->input.name, recorded->offset,
-                               "0x%" PRIx64 " is freed with %" PRIu64
-                               " bytes, but was allocated with %" PRIu64,
-                               recorded->address, size, event->size);
-    }
+    result = trace_ledger_free_completed(ledger, recorded->address, event);
+    if (result == TRACE_LEDGER_NEVER_SEEN) return count_orphan(opened, recorded, size, error);
   }
   if (result != TRACE_LEDGER_OK)
     return ledger_failed(opened, recorded->offset, recorded->address, result, error);

@@ -163,6 +163,13 @@ trace_ledger_result trace_ledger_free_completed(trace_ledger *ledger, uint64_t i
   return TRACE_LEDGER_OK;
 }
 
+bool trace_ledger_size(const trace_ledger *ledger, uint64_t id, uint64_t *size) {
+  uint32_t slot = trace_id_map_find(&ledger->ids, id);
+  if (slot == TRACE_ID_EMPTY || slot == TRACE_ID_GONE) return false;
+  *size = ledger->slots[slot].size;
+  return true;
+}
+
 trace_ledger_result trace_ledger_out_of_memory(trace_ledger *ledger, uint64_t size, uint64_t stream,
                                                trace_event *event) {
   uint32_t stream_index;

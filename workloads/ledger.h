@@ -50,6 +50,9 @@ trace_ledger_result trace_ledger_free_completed(trace_ledger *ledger, uint64_t i
 trace_ledger_result trace_ledger_out_of_memory(trace_ledger *ledger, uint64_t size, uint64_t stream,
                                                trace_event *event);
 
+/* The size of a live allocation; false where id is not live. */
+bool trace_ledger_size(const trace_ledger *ledger, uint64_t id, uint64_t *size);
+
 /* One more than the highest slot ever given out. */
 uint32_t trace_ledger_slots(const trace_ledger *ledger);
 

@@ -8,6 +8,8 @@
 enum { MOST_DEVICES = 64 };
 
 #define MICROSECONDS_PER_DAY (INT64_C(86400) * 1000 * 1000)
+/* Threads note the time before they come to write: so much may rows be out of order. */
+#define MOST_OUT_OF_ORDER (INT64_C(60) * 1000 * 1000)
 
 typedef enum rmm_action { RMM_ALLOCATE, RMM_ALLOCATE_FAILURE, RMM_FREE, RMM_UNKNOWN } rmm_action;
 
@@ -101,14 +103,14 @@ static bool time_of_day(const trace_text *field, int64_t *us) {
   return true;
 }
 
-/* The clock starts anew at midnight, and threads may log slightly out of order: takes the day
- * that brings us nearest to the row before. */
+/* The clock starts anew at midnight: a row that is much earlier than the one before is of the next
+ * day, and one that is nearly a day later is a late one of the day before. */
 static int64_t on_its_day(rmm_reader *reader, int64_t us) {
   int64_t time = reader->day_us + us;
-  if (reader->timed && time < reader->last_us - MICROSECONDS_PER_DAY / 2) {
+  if (reader->timed && time < reader->last_us - MOST_OUT_OF_ORDER) {
     reader->day_us += MICROSECONDS_PER_DAY;
     time += MICROSECONDS_PER_DAY;
-  } else if (reader->day_us > 0 && time > reader->last_us + MICROSECONDS_PER_DAY / 2) {
+  } else if (reader->day_us > 0 && time > reader->last_us + MICROSECONDS_PER_DAY - MOST_OUT_OF_ORDER) {
     reader->day_us -= MICROSECONDS_PER_DAY;
     time -= MICROSECONDS_PER_DAY;
   }
