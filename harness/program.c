@@ -13,6 +13,8 @@ enum { COMMANDS_LIMIT = 32 };
 static const program_command commands[] = {
     {"replay", "replay traces through allocator policies and compare the memory each would hold",
      command_replay},
+    {"oom", "find the smallest device on which each policy serves a trace, and who survives an out of memory",
+     command_oom},
     {"trace", "look into traces and convert them", command_trace},
     {"policies", "list the allocator policies, or one with its options", command_policies},
     {"bench", "measure what memory calls, stitched memory and allocators cost", command_bench},

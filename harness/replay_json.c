@@ -29,7 +29,7 @@ static json_t *option_value(const policy_option *option, const policy_value *val
   return replay_json_words(value->text);
 }
 
-static json_t *options_object(const policy_spec *spec) {
+json_t *replay_json_options(const policy_spec *spec) {
   json_t *object = json_object();
   const policy_option *option = spec->class->options;
   for (size_t i = 0; option && option[i].name; i++) {
@@ -193,7 +193,7 @@ bool replay_json_append(json_t *array, const replay_group *group) {
     json_object_set_new(object, "trace", replay_json_words(replay_trace_name(group->path)));
     json_object_set_new(object, "policy", json_string(result->spec->class->name));
     json_object_set_new(object, "spec", replay_json_words(result->spec->text));
-    json_object_set_new(object, "options", options_object(result->spec));
+    json_object_set_new(object, "options", replay_json_options(result->spec));
     const char *note = replay_model_note(result->spec, model);
     json_object_set_new(object, "model_note", note ? json_string(note) : json_null());
     json_object_set_new(object, "driver", json_string(model->driver));

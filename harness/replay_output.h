@@ -48,6 +48,8 @@ void replay_timeline_rows(const replay_group *group, FILE *stream);
 
 /* The same situation as keys of an object. */
 void replay_json_situation(json_t *object, const replay_failure *failure);
+/* A policy's options with their effective values. */
+json_t *replay_json_options(const policy_spec *spec);
 /* A name or message from outside as a JSON string: "?" where it is no UTF-8. */
 json_t *replay_json_words(const char *text);
 
