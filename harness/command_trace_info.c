@@ -175,7 +175,8 @@ static void print_facts(const trace_facts *facts) {
     printf("%-14s %s when the recording began, left out\n", "live before", bytes);
   }
   if (summary->free_size_mismatches)
-    print_count("sizes differ", summary->free_size_mismatches, " frees of another size than their allocation");
+    print_count("sizes differ", summary->free_size_mismatches,
+                " frees of another size than their allocation");
   if (summary->seeded) print_count("seeded", summary->seeded, " allocations from before the recording");
   if (summary->out_of_memory_events)
     print_count("out of memory", summary->out_of_memory_events, " times when recorded");
