@@ -158,6 +158,19 @@ static void step_other(policies_program *program, uint64_t what) {
   program->refused_frees++;
 }
 
+static void add_range(void *context, uint64_t bytes) { *(uint64_t *)context += bytes; }
+
+/* What is free and what is in use are all that the policy holds. */
+static void check_free_ranges(const policies_program *program, const char *where) {
+  const pool_heap *heap = &program->fixture->policy->heap;
+  uint64_t free_bytes = 0, held = heap->statistics.reserved_bytes.current - heap->stranded_bytes;
+  if (!program->fixture->policy->class->free_ranges) return;
+  policy_free_ranges(program->fixture->policy, add_range, &free_bytes);
+  require(free_bytes + heap->statistics.active_bytes.current == held,
+          "%s: %" PRIu64 " free and %" PRIu64 " active bytes do not make up %" PRIu64, where, free_bytes,
+          heap->statistics.active_bytes.current, held);
+}
+
 static void check_all(const policies_program *program) {
   char where[64];
   snprintf(where, sizeof where, "step %" PRIu64, program->steps);
@@ -171,6 +184,7 @@ static void check_all(const policies_program *program) {
           "%s: %" PRIu64 " bytes requested, not %" PRIu64, where, statistics->requested_bytes.current,
           program->live_bytes);
   require(statistics->allocated_bytes.current >= program->live_bytes, "%s: less allocated than live", where);
+  check_free_ranges(program, where);
 }
 
 void policies_program_step(policies_program *program) {
