@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "harness/option_values.h"
 #include "harness/program.h"
@@ -16,20 +17,34 @@ typedef struct replay_sinks {
   json_t *array;
 } replay_sinks;
 
+static FILE *open_sink(const replay_options *options, const char *path) {
+  struct stat output, input;
+  bool regular = stat(path, &output) == 0 && S_ISREG(output.st_mode);
+  for (size_t i = 0; regular && i < options->trace_count; i++) {
+    if (stat(options->traces[i], &input) != 0 || input.st_dev != output.st_dev ||
+        input.st_ino != output.st_ino) {
+      continue;
+    }
+    program_complain("%s cannot be written: it is a trace to replay", path);
+    return NULL;
+  }
+  return option_open_output(path);
+}
+
 /* Opens all files before the work, so that a wrong path shows at once. */
 static bool open_sinks(const replay_options *options, replay_sinks *sinks) {
   if (options->json_path) {
-    sinks->json = option_open_output(options->json_path);
+    sinks->json = open_sink(options, options->json_path);
     sinks->array = json_array();
     if (!sinks->json || !sinks->array) return false;
   }
   if (options->csv_path) {
-    sinks->csv = option_open_output(options->csv_path);
+    sinks->csv = open_sink(options, options->csv_path);
     if (!sinks->csv) return false;
     replay_csv_header(sinks->csv, options->host_timing);
   }
   if (options->timeline_path) {
-    sinks->timeline = option_open_output(options->timeline_path);
+    sinks->timeline = open_sink(options, options->timeline_path);
     if (!sinks->timeline) return false;
     replay_timeline_header(sinks->timeline);
   }
@@ -49,6 +64,13 @@ static exit_status close_sinks(const replay_options *options, replay_sinks *sink
   written &= option_close_output(sinks->csv, options->csv_path);
   written &= option_close_output(sinks->timeline, options->timeline_path);
   return written ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
+}
+
+static void abandon_sinks(const replay_options *options, replay_sinks *sinks) {
+  json_decref(sinks->array);
+  option_abandon_output(sinks->json, options->json_path);
+  option_abandon_output(sinks->csv, options->csv_path);
+  option_abandon_output(sinks->timeline, options->timeline_path);
 }
 
 static void show_outcome(progress *shown, const replay_result *result) {
@@ -161,8 +183,13 @@ static exit_status run(const replay_options *options, instruments *set) {
     return status;
   }
   replay_sinks sinks = {0};
-  status = open_sinks(options, &sinks) ? replay_traces(options, &model, set, &sinks) : EXIT_STATUS_USAGE;
-  status = exit_status_worse(status, close_sinks(options, &sinks));
+  if (open_sinks(options, &sinks)) {
+    status = replay_traces(options, &model, set, &sinks);
+    status = exit_status_worse(status, close_sinks(options, &sinks));
+  } else {
+    abandon_sinks(options, &sinks);
+    status = EXIT_STATUS_USAGE;
+  }
   device_model_unload(&model);
   return status;
 }

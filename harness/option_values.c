@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "harness/program.h"
@@ -62,17 +63,61 @@ char *option_bundled_trace(void) {
   return NULL;
 }
 
+/* What the file is called until all of it is written. NULL: no memory. */
+static char *partial_path(const char *path) {
+  size_t size = strlen(path) + 64;
+  char *partial = malloc(size);
+  if (partial) snprintf(partial, size, "%s.partial-%ld", path, (long)getpid());
+  return partial;
+}
+
+/* The stream's file is called path: it is none that gets its name at the end. */
+static bool written_in_place(FILE *stream, const char *partial) {
+  struct stat opened, named;
+  return stream == stdout || fstat(fileno(stream), &opened) != 0 || lstat(partial, &named) != 0 ||
+         opened.st_dev != named.st_dev || opened.st_ino != named.st_ino;
+}
+
 FILE *option_open_output(const char *path) {
   if (strcmp(path, "-") == 0) return stdout;
-  FILE *stream = fopen(path, "w");
-  if (!stream) program_complain("%s cannot be written: %s", path, strerror(errno));
+  if (!*path) {
+    program_complain("the name of an output is empty");
+    return NULL;
+  }
+  struct stat about;
+  bool exists = lstat(path, &about) == 0;
+  FILE *stream = NULL;
+  if (exists && !S_ISREG(about.st_mode)) {
+    stream = fopen(path, "w");
+  } else if (!exists || access(path, W_OK) == 0) {
+    char *partial = partial_path(path);
+    stream = partial ? fopen(partial, "wx") : NULL;
+    free(partial);
+  }
+  if (!stream) {
+    program_complain("%s cannot be written: %s", path,
+                     errno == EEXIST ? "it is being written already" : strerror(errno));
+  }
   return stream;
 }
 
 bool option_close_output(FILE *stream, const char *path) {
   if (!stream) return true;
   bool written = fflush(stream) == 0 && !ferror(stream);
+  char *partial = partial_path(path);
+  bool in_place = !partial || written_in_place(stream, partial);
   if (stream != stdout && fclose(stream) != 0) written = false;
+  if (!in_place && written && rename(partial, path) != 0) written = false;
+  if (!in_place && !written) unlink(partial);
+  free(partial);
   if (!written) program_complain("%s could not be written", path);
   return written;
+}
+
+void option_abandon_output(FILE *stream, const char *path) {
+  if (!stream || stream == stdout) return;
+  char *partial = partial_path(path);
+  if (partial && !written_in_place(stream, partial)) unlink(partial);
+  free(partial);
+  fclose(stream);
 }

@@ -20,9 +20,12 @@ bool option_parse_fraction(const char *text, double *fraction);
 /* The path of the recording that comes with the program, to be freed. NULL: says why. */
 char *option_bundled_trace(void);
 
-/* "-": standard output. NULL: says why. */
+/* "-": standard output. A regular file has its name only when it is closed, so that what it held before is
+ * there until all of the new is. NULL: says why. */
 FILE *option_open_output(const char *path);
 /* Accepts NULL. Returns false and says so when not everything was written. */
 bool option_close_output(FILE *stream, const char *path);
+/* Accepts NULL. Leaves what path held before. */
+void option_abandon_output(FILE *stream, const char *path);
 
 #endif

@@ -212,8 +212,8 @@ exit_status replay_options_parse(int argc, char **argv, replay_options *options)
     program_complain("the command line cannot be read: %s", strerror(failure));
     return EXIT_STATUS_USAGE;
   }
-  if (is_dash(options->json_path) && is_dash(options->csv_path)) {
-    program_complain("only one of --json and --csv can go to standard output");
+  if (is_dash(options->json_path) + is_dash(options->csv_path) + is_dash(options->timeline_path) > 1) {
+    program_complain("only one of --json, --csv and --timeline can go to standard output");
     return EXIT_STATUS_USAGE;
   }
   char message[1024];

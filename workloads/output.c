@@ -95,12 +95,14 @@ static int create_temporary(trace_output *output) {
 static int create_file(trace_output *output) {
   struct stat about;
   if (strcmp(output->path, "-") == 0) return dup(STDOUT_FILENO);
-  bool exists = stat(output->path, &about) == 0;
+  bool exists = lstat(output->path, &about) == 0; /* a symbolic link stays, /dev/stdout is one */
   if (exists && S_ISDIR(about.st_mode)) {
     errno = EISDIR;
     return -1;
   }
-  if (exists && !S_ISREG(about.st_mode)) return open(output->path, O_WRONLY | O_CLOEXEC);
+  if (exists && !S_ISREG(about.st_mode)) {
+    return open(output->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  }
   return create_temporary(output);
 }
 
