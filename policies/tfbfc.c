@@ -85,13 +85,15 @@ static void tfbfc_destroy(policy *base) {
   free(self);
 }
 
+static uint64_t twice(uint64_t bytes) { return bytes > UINT64_MAX / 2 ? UINT64_MAX : 2 * bytes; }
+
 /* Extend: a region of the next size, or nine tenths of it again and again if the driver refuses. */
 static vmm_status extend(tfbfc *self, uint64_t size, pool_block **block) {
   uint64_t available = (self->limit - self->base.heap.statistics.reserved_bytes.current) / QUANTUM * QUANTUM;
   if (size > available) return VMM_OUT_OF_MEMORY;
   bool doubled = false;
   while (size > self->next_region) {
-    self->next_region *= 2;
+    self->next_region = twice(self->next_region);
     doubled = true;
   }
   uint64_t bytes = self->next_region < available ? self->next_region : available;
@@ -102,7 +104,7 @@ static vmm_status extend(tfbfc *self, uint64_t size, pool_block **block) {
     bytes = smaller < bytes ? smaller : bytes - QUANTUM;
     if (bytes < size) return VMM_OUT_OF_MEMORY;
   }
-  if (status == VMM_SUCCESS && !doubled) self->next_region *= 2;
+  if (status == VMM_SUCCESS && !doubled) self->next_region = twice(self->next_region);
   return status;
 }
 
