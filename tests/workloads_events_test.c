@@ -49,8 +49,8 @@ START_TEST(lines_that_are_not_events) {
   refused("a 18446744073709551616 1\n", "found '18446744073709551616'");
   refused("a 1\n", "memory:1: expected a SIZE (bytes, 0 to 2^63-1), found nothing");
   refused("a 1 -1\n", "expected a SIZE (bytes, 0 to 2^63-1), found '-1'");
-  refused("a 1 9223372036854775808\n", "expected a SIZE (bytes, 0 to 2^63-1)");
-  refused("a 1 18446744073709551615\n", "expected a SIZE (bytes, 0 to 2^63-1)");
+  refused("a 1 9223372036854775808\n", "expected a SIZE (bytes, 0 to 2^63-1), found '9223372036854775808'");
+  refused("a 1 18446744073709551615\n", "expected a SIZE (bytes, 0 to 2^63-1), found '18446744073709551615'");
   refused("a 1 99999999999999999999999\n",
           "expected a SIZE (bytes, 0 to 2^63-1), found '99999999999999999999999'");
   refused("a 1 2MiB 0\n", "found '2MiB'");

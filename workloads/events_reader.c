@@ -41,7 +41,9 @@ static trace_status next(trace *opened, trace_event *event, trace_error *error) 
   if (!trace_text_unsigned(text, &id)) return expected(opened, text, "an ID (a number from 0 on)", error);
   trace_ledger_result result;
   if (letter == 'a') {
+    const uint8_t *field = text->at;
     if (!trace_text_unsigned(text, &size) || size > INT64_MAX) {
+      text->at = field;
       return expected(opened, text, "a SIZE (bytes, 0 to 2^63-1)", error);
     }
     if (!trace_text_at_end(text) && !trace_text_unsigned(text, &stream)) {

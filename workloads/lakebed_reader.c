@@ -94,7 +94,9 @@ static trace_status read_size_and_stream(trace *opened, trace_text *text, uint64
                                          trace_error *error) {
   const lakebed_reader *reader = opened->reader;
   uint64_t index;
+  const uint8_t *field = text->at;
   if (!trace_text_unsigned(text, size) || *size > INT64_MAX) {
+    text->at = field;
     return expected(opened, text, "a SIZE (bytes, 0 to 2^63-1)", error);
   }
   if (!trace_text_unsigned(text, &index) || index >= reader->streams) {
