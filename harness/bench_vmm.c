@@ -39,9 +39,8 @@ static const struct argp_option option_table[] = {
     {"access", OPTION_ACCESS, "chunk|range", 0,
      "one cuMemSetAccess and cuMemUnmap a chunk, or one for all; default: chunk", BENCH_GROUP_OWN},
     {"memory", OPTION_MEMORY, "settled|warm|cold", 0,
-     "settled: the driver gets time to clear what the build before gave back; warm: the build gets that "
-     "memory at "
-     "once; cold: that memory is kept away from it; default: settled",
+     "warm: a build gets what the build before gave back at once, as in any loop; settled: the driver gets "
+     "time to clear it first; cold: that memory is kept away from it; default: warm, settled for a profile",
      BENCH_GROUP_OWN},
     {"live-handles", OPTION_LIVE_HANDLES, "N|full", 0,
      "so many other handles of one granule live, mapped, meanwhile; full: as many as fit; default: 0",
@@ -94,6 +93,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
       return 0;
     case OPTION_MEMORY:
       bench->memory = (bench_memory)bench_parse_choice(state, "memory", argument, memory_words);
+      bench->memory_chosen = true;
       return 0;
     case OPTION_LIVE_HANDLES:
       bench->live_handles_full = strcmp(argument, "full") == 0;
@@ -153,7 +153,7 @@ static exit_status check_conditions(const bench_vmm *bench) {
                      bench->during == BENCH_DURING_IDLE;
   if (bench_options_chosen(&bench->options, "profile") && !plain) {
     return refuse(
-        "a profile is measured with one thread, on an idle device, with warm memory and without aliases");
+        "a profile is measured with one thread, on an idle device, with settled memory and without aliases");
   }
   if (bench->options.minimum % session->granularity != 0) {
     program_complain("--min must be a multiple of the device's granularity of %" PRIu64 " bytes",
@@ -213,6 +213,10 @@ static exit_status open_filler(bench_vmm *bench) {
 }
 
 static exit_status open_conditions(bench_vmm *bench) {
+  if (!bench->memory_chosen && !bench->session.simulated &&
+      !bench_options_chosen(&bench->options, "profile")) {
+    bench->memory = BENCH_MEMORY_WARM;
+  }
   exit_status status = check_conditions(bench);
   bench->drivers[0] = bench->session.driver;
   for (unsigned i = 1; i < bench->threads && status == EXIT_STATUS_DONE; i++) {

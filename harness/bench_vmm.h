@@ -36,6 +36,7 @@ typedef struct bench_vmm {
   size_t total_count;
   bool whole_range;
   bench_memory memory;
+  bool memory_chosen; /* by the user */
   uint64_t live_handles;
   bool live_handles_full; /* as many as fit beside what is measured */
   uint64_t aliases;

@@ -53,7 +53,7 @@ section_axes() {
   }
   axis plain
   axis range --access range
-  axis warm --memory warm
+  axis settled --memory settled
   axis cold --memory cold
   axis handles-16384 --live-handles 16384
   axis handles-full --live-handles full

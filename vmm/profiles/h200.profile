@@ -1,6 +1,6 @@
 lakebed-profile 1
 device NVIDIA H200
-source Measured on H200s (driver 580.159.04, CUDA 13.0), host side: medians of 5 to 15 runs. Two sweeps: builds of 512 MiB, 1 GiB and 2 GiB from chunks, filling the device, and cuMemAlloc from 512 MiB up; later, on another machine, cuMemAlloc and reservations below 512 MiB, events, refusals and calls without a size.
+source Measured on H200s (driver 580.159.04, CUDA 13.0), host side: medians of 5 to 15 runs. Two sweeps: builds of 512 MiB, 1 GiB and 2 GiB from chunks, filling the device, and cuMemAlloc from 512 MiB up; later, on other machines, cuMemAlloc and cuMemFree from 2 MiB to 512 MiB, events, refusals and calls without a size; cuMemAlloc and cuMemFree below 2 MiB and reservations by 'lakebed bench vmm --save-profile' on 2026-11-29.
 total_bytes 150109880320
 usable_bytes 149557477376
 granularity_bytes 2097152
@@ -167,20 +167,17 @@ cost release 536870912 2 358.525
 cost release 1073741824 0 581
 cost release 1073741824 1 659
 cost release 2147483648 0 1244.4
-# From 512 MiB on medians over the chunk sizes of a build, 126 reservations of 1 TiB took 5138.8 us;
-# below one reservation made and freed again and again.
-cost address_reserve 2097152 0 0.56
-cost address_reserve 4194304 0 0.71
-cost address_reserve 8388608 0 0.7
-cost address_reserve 16777216 0 0.77
-cost address_reserve 33554432 0 3.09
-cost address_reserve 67108864 0 2.72
-cost address_reserve 134217728 0 2.7
-cost address_reserve 268435456 0 2.66
-cost address_reserve 536870912 0 17.1
-cost address_reserve 1073741824 0 20.2
-cost address_reserve 2147483648 0 23.3
-cost address_reserve 1099511627776 0 40.7841
+# From lakebed bench vmm --save-profile: see results/h200/profile.txt.
+cost address_reserve 2097152 0 0.659
+cost address_reserve 8388608 0 0.638
+cost address_reserve 33554432 0 2.703
+cost address_reserve 134217728 0 3.218
+cost address_reserve 536870912 0 5.995
+cost address_reserve 2147483648 0 6.305
+cost address_reserve 8589934592 0 4.731
+cost address_reserve 34359738368 0 2.196
+cost address_reserve 137438953472 0 2.148
+cost address_reserve 549755813888 0 2.234
 cost address_free 2097152 0 0.52
 cost address_free 4194304 0 0.63
 cost address_free 8388608 0 0.68
@@ -192,11 +189,20 @@ cost address_free 268435456 0 2.43
 cost address_free 536870912 0 10.8
 cost address_free 1073741824 0 13.6
 cost address_free 2147483648 0 17.2
-# One allocation made and freed again and again. cuMemFree when idle: it waits for what runs.
-cost malloc 512 0 47.38
-cost malloc 4096 0 46.24
-cost malloc 65536 0 46.67
-cost malloc 1048576 0 46.56
+# Below 2 MiB the mean of a batch (results/h200/profile.txt), since such allocations share slabs of 2 MiB; from
+# there one allocation made and freed again and again. cuMemFree when idle: it waits for what runs.
+cost malloc 512 0 1.48994
+cost malloc 1024 0 1.41899
+cost malloc 2048 0 1.41839
+cost malloc 4096 0 1.41686
+cost malloc 8192 0 1.48946
+cost malloc 16384 0 2.26068
+cost malloc 32768 0 1.81323
+cost malloc 65536 0 2.35239
+cost malloc 131072 0 4.35516
+cost malloc 262144 0 8.26886
+cost malloc 524288 0 11.67
+cost malloc 1048576 0 22.9658
 cost malloc 2097152 0 46.06
 cost malloc 4194304 0 46.17
 cost malloc 8388608 0 45.82
@@ -209,10 +215,18 @@ cost malloc 268435456 0 63.9
 cost malloc 536870912 0 126.6
 cost malloc 1073741824 0 180.6
 cost malloc 2147483648 0 412.6
-cost free 512 0 39.18
-cost free 4096 0 38.12
-cost free 65536 0 38.55
-cost free 1048576 0 38.29
+cost free 512 0 1.65635
+cost free 1024 0 1.57877
+cost free 2048 0 1.52509
+cost free 4096 0 1.5586
+cost free 8192 0 1.54065
+cost free 16384 0 2.27012
+cost free 32768 0 1.76047
+cost free 65536 0 2.17089
+cost free 131072 0 3.68203
+cost free 262144 0 5.88539
+cost free 524288 0 10.1231
+cost free 1048576 0 18.3775
 cost free 2097152 0 37.72
 cost free 4194304 0 41.38
 cost free 8388608 0 44.12
