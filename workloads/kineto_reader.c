@@ -77,9 +77,9 @@ static void bring_next_forward(kineto_profile *profile, size_t first, int64_t to
   for (size_t i = first; i < profile->count && i < first + MOST_AT_A_TIME; i++) {
     if (events[i].time_ns != events[first].time_ns) return;
     if (events[i].total == KINETO_NO_TOTAL || events[i].total - events[i].bytes != total) continue;
-    kineto_event next = events[i];
+    kineto_event moved = events[i];
     memmove(&events[first + 1], &events[first], (i - first) * sizeof *events);
-    events[first] = next;
+    events[first] = moved;
     return;
   }
 }
