@@ -86,6 +86,18 @@ static void show_outcome(progress *shown, const replay_result *result) {
   }
 }
 
+/* No policy has a result of a trace that cannot be read. */
+static void fail_all(const replay_options *options, exit_status status, const char *message,
+                     replay_result *results) {
+  for (size_t i = 0; i < options->specs.count; i++) {
+    replay_result_free(&results[i]);
+    results[i].spec = &options->specs.items[i];
+    results[i].status = status;
+    results[i].trace_failed = true;
+    snprintf(results[i].message, sizeof results[i].message, "%s", message);
+  }
+}
+
 /* One that fails does not stop the others, unless it is the trace that fails. */
 static exit_status replay_policies(const replay_options *options, const replay_settings *settings,
                                    const char *path, event_source *source, progress *shown,
@@ -99,16 +111,9 @@ static exit_status replay_policies(const replay_options *options, const replay_s
     show_outcome(shown, &results[i]);
     status = exit_status_worse(status, results[i].status);
     if (results[i].trace_failed) {
-      program_complain("%s", results[i].message);
-      for (size_t j = 0; j < options->specs.count; j++) {
-        replay_result failed = {
-            .spec = &options->specs.items[j], .status = results[i].status, .trace_failed = true};
-        memcpy(failed.message, results[i].message, sizeof failed.message);
-        if (j != i) {
-          replay_result_free(&results[j]);
-          results[j] = failed;
-        }
-      }
+      const replay_result failed = results[i];
+      program_complain("%s", failed.message);
+      fail_all(options, failed.status, failed.message, results);
       return status;
     }
     if (!results[i].complete) program_complain("%s: %s", options->specs.items[i].text, results[i].message);
@@ -118,26 +123,28 @@ static exit_status replay_policies(const replay_options *options, const replay_s
 
 static exit_status replay_trace(const replay_options *options, const replay_settings *settings,
                                 const char *path, progress *shown, const replay_sinks *sinks) {
-  trace_error error;
-  event_source *source;
-  if (event_source_open(path, &options->trace, &source, &error) != TRACE_OK) {
-    program_complain("%s", error.message);
-    return EXIT_STATUS_USAGE;
-  }
   replay_result *results = calloc(options->specs.count, sizeof *results);
   if (!results) {
     program_complain("no memory for the results");
-    event_source_close(source);
     return EXIT_STATUS_CHECK_FAILED;
   }
-  exit_status status = replay_policies(options, settings, path, source, shown, results);
   replay_group group = {.path = path,
                         .settings = settings,
-                        .has_summary = event_source_complete(source),
                         .results = results,
                         .count = options->specs.count,
                         .host_timing = options->host_timing};
-  event_source_summary(source, &group.summary);
+  trace_error error;
+  event_source *source;
+  exit_status status;
+  if (event_source_open(path, &options->trace, &source, &error) == TRACE_OK) {
+    status = replay_policies(options, settings, path, source, shown, results);
+    group.has_summary = event_source_complete(source);
+    event_source_summary(source, &group.summary);
+  } else {
+    status = error.status == TRACE_NO_MEMORY ? EXIT_STATUS_CHECK_FAILED : EXIT_STATUS_USAGE;
+    program_complain("%s", error.message);
+    fail_all(options, status, error.message, results);
+  }
   if (sinks->report && !results[0].trace_failed) replay_report_print(&group, options->details, sinks->report);
   if (sinks->csv) replay_csv_rows(&group, sinks->csv);
   if (sinks->timeline) replay_timeline_rows(&group, sinks->timeline);

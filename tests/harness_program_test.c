@@ -241,6 +241,14 @@ START_TEST(malformed_trace_gives_no_results) {
   }
   json_decref(array);
   program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_USAGE, "replay", "-q", "--policy", "bfc,native", "--json", "-", "no/trace",
+                      EDGE);
+  array = parse_output(&run);
+  ck_assert_uint_eq(json_array_size(array), 4);
+  ck_assert_str_eq(json_string_value(json_object_get(json_array_get(array, 1), "status")), "failed");
+  ck_assert_str_eq(json_string_value(json_object_get(json_array_get(array, 2), "status")), "done");
+  json_decref(array);
+  program_run_free(&run);
   run = run_expecting(EXIT_STATUS_USAGE, "trace", "info", path);
   ck_assert_has(run.errors, "malformed.txt:3:");
   program_run_free(&run);
