@@ -7,7 +7,7 @@
 const char *const *policies_specs(void) {
   static const char *specs[64];
   static const char *const variants[] = {
-      "async:release_threshold=64MiB,reuse_opportunistic=false,reuse_event=false",
+      "async:release_threshold=64MiB,reuse_opportunistic=false,reuse_event=false,reuse_internal=false",
       "bfc:max_split_size_mb=20,garbage_collection_threshold=0.5",
       "bfc:roundup_power2_divisions=[4:2,>:4]",
       "expandable:max_split_size_mb=20,oversize_rule=pytorch",
