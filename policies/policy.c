@@ -61,9 +61,13 @@ vmm_status policy_alloc(policy *self, uint64_t size, vmm_stream stream, vmm_addr
     self->heap.statistics.failures++;
     return VMM_OUT_OF_MEMORY;
   }
+  vmm_driver *driver = self->heap.driver;
+  const bool clean = driver->error.status == VMM_SUCCESS;
   pool_operation_begin(&self->heap, POOL_OPERATION_ALLOC, size);
   vmm_status status = self->class->alloc(self, size, stream, address);
   pool_operation_end(&self->heap);
+  /* Refused, helped itself, served: such an error must not be taken for that of a later call. */
+  if (clean && status == VMM_SUCCESS) vmm_error_clear(driver);
   if (status == VMM_OUT_OF_MEMORY) self->heap.statistics.failures++;
   return status;
 }

@@ -140,6 +140,7 @@ vmm_status policy_create(const policy_spec *spec, vmm_driver *driver, uint64_t l
 void policy_destroy(policy *self);
 
 /* Size 0: SUCCESS and address 0, nothing counted, as PyTorch does. 1 EiB and more: OUT_OF_MEMORY at once.
+ * Served after the driver had refused something on the way: that failure is no longer the driver's error.
  * A stream from POOL_STREAM_LIMIT on: INVALID_VALUE, here and in policy_record_stream. */
 vmm_status policy_alloc(policy *self, uint64_t size, vmm_stream stream, vmm_address *address);
 /* Address 0: SUCCESS and nothing done. */

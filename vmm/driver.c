@@ -101,5 +101,7 @@ void vmm_error_format(const vmm_error *error, char *text, size_t text_size) {
   char code[24];
   snprintf(code, sizeof code, " (%d): ", (int)error->status);
   append(text, text_size, &used, code);
-  append(text, text_size, &used, vmm_status_text(error->status));
+  bool no_addresses = error->call == VMM_CALL_ADDRESS_RESERVE && error->status == VMM_OUT_OF_MEMORY;
+  append(text, text_size, &used,
+         no_addresses ? "no address space left for that" : vmm_status_text(error->status));
 }

@@ -233,7 +233,8 @@ vmm_status vmm_error_set(vmm_driver *driver, vmm_status status, vmm_call call, u
 /* Forgets the stored failure: the caller has handled it. */
 void vmm_error_clear(vmm_driver *driver);
 /* Writes "cuMemCreate(size=2097152) returned CUDA_ERROR_OUT_OF_MEMORY (2): out of
- * memory" to text, always terminated. Empty when nothing is stored. */
+ * memory" to text, always terminated. Empty when nothing is stored. Where addresses ran
+ * out and not memory, it says so. */
 void vmm_error_format(const vmm_error *error, char *text, size_t text_size);
 
 /* The word that fill puts at word index i of a region with this pattern. */
