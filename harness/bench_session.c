@@ -1,6 +1,5 @@
 #include "harness/bench_session.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 
 #include "harness/bench_build.h"
 #include "harness/bench_host.h"
+#include "harness/option_values.h"
 #include "harness/program.h"
 #include "harness/replay_output.h"
 #include "harness/units.h"
@@ -332,29 +332,22 @@ static bool write_json(const bench_session *session, FILE *stream) {
   return written;
 }
 
-static FILE *open_file(const char *path) {
-  if (strcmp(path, "-") == 0) return stdout;
-  FILE *stream = fopen(path, "w");
-  if (!stream) program_complain("%s cannot be written: %s", path, strerror(errno));
-  return stream;
-}
-
 /* Before the work, so that a wrong path shows at once. */
 static bool open_files(bench_session *session) {
   const bench_options *options = session->options;
-  if (options->json_path && !(session->json_file = open_file(options->json_path))) return false;
-  if (options->csv_path && !(session->csv_file = open_file(options->csv_path))) return false;
+  if (options->json_path && !(session->json_file = option_open_output(options->json_path))) return false;
+  if (options->csv_path && !(session->csv_file = option_open_output(options->csv_path))) return false;
   bool taken = session->json_file == stdout || session->csv_file == stdout;
   session->report = taken ? NULL : stdout;
   return true;
 }
 
+/* written: all of it has gone into the stream. */
 static bool close_file(FILE *stream, const char *path, bool written) {
-  if (!stream) return true;
-  if (fflush(stream) != 0 || ferror(stream)) written = false;
-  if (stream != stdout && fclose(stream) != 0) written = false;
-  if (!written) program_complain("%s could not be written", path);
-  return written;
+  if (written) return option_close_output(stream, path);
+  option_abandon_output(stream, path);
+  program_complain("%s could not be written", path);
+  return false;
 }
 
 static void release(bench_session *session) {
@@ -415,8 +408,8 @@ exit_status bench_session_open(bench_session *session, const bench_options *opti
     }
   }
   if (status != EXIT_STATUS_DONE) {
-    close_file(session->json_file, options->json_path, true);
-    close_file(session->csv_file, options->csv_path, true);
+    option_abandon_output(session->json_file, options->json_path);
+    option_abandon_output(session->csv_file, options->csv_path);
     release(session);
     return status;
   }
