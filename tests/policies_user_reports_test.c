@@ -103,9 +103,9 @@ enum { STREAMS = 16 };
 
 START_TEST(exhausted_addresses_are_called_so) {
   policies_fixture fixture;
-  policies_fixture_open(&fixture, &(policies_fixture_options){.spec = "expandable",
-                                                              .capacity = 80 * GIB,
-                                                              .address_limit = 1024 * GIB});
+  policies_fixture_open(
+      &fixture,
+      &(policies_fixture_options){.spec = "expandable", .capacity = 80 * GIB, .address_limit = 1024 * GIB});
   vmm_address addresses[STREAMS] = {0};
   vmm_status status = VMM_SUCCESS;
   vmm_stream served = 0;
@@ -165,7 +165,7 @@ START_TEST(errors_that_were_got_over_are_forgotten) {
   static const struct {
     const char *spec;
     vmm_call call; /* that the policy makes again when it is refused */
-  } cases[] = {{"async", VMM_CALL_MALLOC_ASYNC}, {"bfc", VMM_CALL_MALLOC},   {"expandable", VMM_CALL_CREATE},
+  } cases[] = {{"async", VMM_CALL_MALLOC_ASYNC}, {"bfc", VMM_CALL_MALLOC},    {"expandable", VMM_CALL_CREATE},
                {"tfbfc", VMM_CALL_MALLOC},       {"gmlake", VMM_CALL_CREATE}, {"aliasheap", VMM_CALL_CREATE}};
   for (int handled_before = 0; handled_before < 2; handled_before++) {
     policies_fixture fixture;
