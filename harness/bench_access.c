@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "harness/bench.h"
+#include "harness/option_values.h"
 #include "harness/program.h"
 
 enum option_key { OPTION_TOTAL = 0x200, OPTION_ALIAS_TOTAL, OPTION_LAUNCHES };
@@ -51,13 +52,13 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
       state->child_inputs[0] = &bench->options;
       return 0;
     case OPTION_TOTAL:
-      bench->total = bench_parse_size(state, "total", argument);
+      bench->total = option_parse_size(state, "total", argument);
       return 0;
     case OPTION_ALIAS_TOTAL:
-      bench->alias_total = bench_parse_size(state, "alias-total", argument);
+      bench->alias_total = option_parse_size(state, "alias-total", argument);
       return 0;
     case OPTION_LAUNCHES:
-      bench->launches = bench_parse_count(state, "launches", argument, 1, LAUNCHES_LIMIT);
+      bench->launches = option_parse_count(state, "launches", argument, 1, LAUNCHES_LIMIT);
       return 0;
     default:
       return ARGP_ERR_UNKNOWN;

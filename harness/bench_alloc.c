@@ -5,6 +5,7 @@
 
 #include "harness/bench.h"
 #include "harness/bench_session.h"
+#include "harness/option_values.h"
 #include "harness/policy_specs.h"
 #include "harness/program.h"
 #include "harness/table.h"
@@ -159,10 +160,10 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
       bench->sizes = (size_rule)bench_parse_choice(state, "sizes", argument, size_words);
       return 0;
     case OPTION_SEED:
-      bench->seed = bench_parse_count(state, "seed", argument, 0, UINT64_MAX);
+      bench->seed = option_parse_count(state, "seed", argument, 0, UINT64_MAX);
       return 0;
     case OPTION_SECONDS:
-      bench->seconds = bench_parse_count(state, "seconds", argument, 1, SECONDS_LIMIT);
+      bench->seconds = option_parse_count(state, "seconds", argument, 1, SECONDS_LIMIT);
       return 0;
     case ARGP_KEY_END:
       return bench->options.cases ? finish_options(bench, state) : 0;

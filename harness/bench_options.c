@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/option_values.h"
 #include "harness/program.h"
 #include "harness/units.h"
 #include "policies/policy.h"
@@ -49,27 +50,6 @@ static const struct argp_option option_table[] = {
     {0},
 };
 
-uint64_t bench_parse_size(struct argp_state *state, const char *option, const char *text) {
-  uint64_t bytes;
-  if (!policy_parse_size(text, &bytes) || bytes == 0 || bytes == UINT64_MAX) {
-    argp_error(state, "--%s=%s: expected a size such as 2MiB, 512KiB or a number of bytes", option, text);
-    return 0;
-  }
-  return bytes;
-}
-
-uint64_t bench_parse_count(struct argp_state *state, const char *option, const char *text, uint64_t least,
-                           uint64_t most) {
-  char *end;
-  errno = 0;
-  uint64_t number = strtoull(text, &end, 10);
-  if (text[0] < '0' || text[0] > '9' || errno || *end || number < least || number > most) {
-    argp_error(state, "--%s=%s: expected a whole number from %" PRIu64 " to %" PRIu64, option, text, least,
-               most);
-  }
-  return number;
-}
-
 /* "chunk, range" */
 static void join_words(const char *const *words, char *text, size_t text_size) {
   size_t used = 0;
@@ -110,7 +90,7 @@ static size_t parse_list(struct argp_state *state, const char *option, const cha
       break;
     }
     values[count] =
-        sizes ? bench_parse_size(state, option, item) : bench_parse_count(state, option, item, least, most);
+        sizes ? option_parse_size(state, option, item) : option_parse_count(state, option, item, least, most);
   }
   free(copy);
   return count;
@@ -193,19 +173,19 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
       state->next = state->argc;
       return 0;
     case OPTION_MINIMUM:
-      options->minimum = bench_parse_size(state, "min", argument);
+      options->minimum = option_parse_size(state, "min", argument);
       return 0;
     case OPTION_MAXIMUM:
-      options->maximum = bench_parse_size(state, "max", argument);
+      options->maximum = option_parse_size(state, "max", argument);
       return 0;
     case OPTION_FACTOR:
-      options->factor = bench_parse_count(state, "factor", argument, 2, FACTOR_LIMIT);
+      options->factor = option_parse_count(state, "factor", argument, 2, FACTOR_LIMIT);
       return 0;
     case OPTION_ITERATIONS:
-      options->iterations = bench_parse_count(state, "iterations", argument, 1, ITERATIONS_LIMIT);
+      options->iterations = option_parse_count(state, "iterations", argument, 1, ITERATIONS_LIMIT);
       return 0;
     case OPTION_WARMUP:
-      options->warmup = bench_parse_count(state, "warmup", argument, 0, ITERATIONS_LIMIT);
+      options->warmup = option_parse_count(state, "warmup", argument, 0, ITERATIONS_LIMIT);
       return 0;
     case OPTION_DRIVER:
       parse_driver(options, state, argument);
@@ -215,10 +195,10 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
       return 0;
     case OPTION_DEVICE_ORDINAL:
       options->cuda.ordinal =
-          (unsigned)bench_parse_count(state, "device-ordinal", argument, 0, DEVICES_LIMIT);
+          (unsigned)option_parse_count(state, "device-ordinal", argument, 0, DEVICES_LIMIT);
       return 0;
     case OPTION_CAPACITY:
-      options->capacity = bench_parse_size(state, "capacity", argument);
+      options->capacity = option_parse_size(state, "capacity", argument);
       return 0;
     case OPTION_JSON:
       options->json_path = argument;
@@ -241,24 +221,10 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
 
 const struct argp bench_options_argp = {option_table, parse_option, NULL, NULL, NULL, NULL, NULL};
 
-/* "lakebed bench vmm --iterations 5": what regenerates the results. */
-static char *join_command(int argc, char **argv) {
-  size_t size = 1;
-  for (int i = 0; i < argc; i++) size += strlen(argv[i]) + 1;
-  char *text = malloc(size);
-  if (!text) return NULL;
-  char *end = text;
-  for (int i = 0; i < argc; i++) {
-    if (i > 0) *end++ = ' ';
-    end = stpcpy(end, argv[i]);
-  }
-  return text;
-}
-
 exit_status bench_options_parse(int argc, char **argv, const struct argp *parser, void *input,
                                 bench_options *options, bool *done) {
   *done = false;
-  options->command = join_command(argc, argv);
+  options->command = option_join_command(argc, argv);
   if (!options->command) {
     program_complain("no memory for the command line");
     return EXIT_STATUS_CHECK_FAILED;

@@ -54,11 +54,7 @@ bool bench_options_chosen(const bench_options *options, const char *name);
 /* Adds a benchmark to those that run. */
 void bench_options_choose(bench_options *options, const char *name);
 
-/* Parses an option's value or ends the program's parsing with an error that names the option. */
-uint64_t bench_parse_size(struct argp_state *state, const char *option, const char *text);
-uint64_t bench_parse_count(struct argp_state *state, const char *option, const char *text, uint64_t least,
-                           uint64_t most);
-/* Index of text in words (NULL-terminated). */
+/* Index of text in words (NULL-terminated); ends the program with an error that names the option. */
 unsigned bench_parse_choice(struct argp_state *state, const char *option, const char *text,
                             const char *const *words);
 /* A list "A,B,C" of at most capacity numbers or sizes; returns how many. */

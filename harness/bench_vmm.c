@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "harness/bench.h"
+#include "harness/option_values.h"
 #include "harness/program.h"
 
 enum option_key {
@@ -98,14 +99,14 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
     case OPTION_LIVE_HANDLES:
       bench->live_handles_full = strcmp(argument, "full") == 0;
       if (!bench->live_handles_full) {
-        bench->live_handles = bench_parse_count(state, "live-handles", argument, 0, LIVE_HANDLES_LIMIT);
+        bench->live_handles = option_parse_count(state, "live-handles", argument, 0, LIVE_HANDLES_LIMIT);
       }
       return 0;
     case OPTION_ALIASES:
-      bench->aliases = bench_parse_count(state, "aliases", argument, 1, ALIASES_LIMIT);
+      bench->aliases = option_parse_count(state, "aliases", argument, 1, ALIASES_LIMIT);
       return 0;
     case OPTION_THREADS:
-      bench->threads = (unsigned)bench_parse_count(state, "threads", argument, 1, BENCH_THREADS);
+      bench->threads = (unsigned)option_parse_count(state, "threads", argument, 1, BENCH_THREADS);
       return 0;
     case OPTION_DURING:
       bench->during = (bench_during)bench_parse_choice(state, "during", argument, during_words);

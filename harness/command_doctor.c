@@ -10,6 +10,7 @@
 #include "harness/doctor.h"
 #include "harness/instrument_cupti.h"
 #include "harness/instrument_nvtx.h"
+#include "harness/option_values.h"
 #include "harness/program.h"
 #include "vmm/profile.h"
 
@@ -31,17 +32,10 @@ static const struct argp_option option_table[] = {
 
 static error_t parse_option(int key, char *argument, struct argp_state *state) {
   doctor_options *options = state->input;
-  char *end;
   switch (key) {
-    case OPTION_ORDINAL: {
-      errno = 0;
-      unsigned long ordinal = strtoul(argument, &end, 10);
-      if (errno || *end || argument[0] < '0' || argument[0] > '9' || ordinal > INT32_MAX) {
-        argp_error(state, "--device-ordinal=%s: expected a whole number from 0", argument);
-      }
-      options->ordinal = (unsigned)ordinal;
+    case OPTION_ORDINAL:
+      options->ordinal = (unsigned)option_parse_count(state, "device-ordinal", argument, 0, INT32_MAX);
       return 0;
-    }
     case OPTION_PROBE_MEMORY:
       options->probe_memory = true;
       return 0;

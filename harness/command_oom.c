@@ -13,12 +13,11 @@
 #include "harness/policy_specs.h"
 #include "harness/program.h"
 #include "harness/replay_output.h"
+#include "harness/trace_list.h"
 #include "harness/units.h"
 
 typedef struct oom_options {
-  const char **traces;
-  size_t trace_count;
-  char *default_trace; /* owned; NULL when traces were given */
+  trace_list traces;
   policy_specs specs;
   device_choice device;
   uint64_t capacity; /* of the device that is judged; 0: see oom_judge */
@@ -68,14 +67,6 @@ static const char documentation[] =
     "Exit status: 0 done; 1 a check failed; 2 bad usage or input; 3 a policy serves the TRACE on no device "
     "up to 512 GiB.";
 
-static error_t add_trace(oom_options *options, const char *path) {
-  const char **traces = realloc(options->traces, (options->trace_count + 1) * sizeof *traces);
-  if (!traces) return ENOMEM;
-  options->traces = traces;
-  options->traces[options->trace_count++] = path;
-  return 0;
-}
-
 static error_t parse_option(int key, char *argument, struct argp_state *state) {
   oom_options *options = state->input;
   char message[1024];
@@ -113,7 +104,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
       options->quiet = true;
       return 0;
     case ARGP_KEY_ARG:
-      return add_trace(options, argument);
+      return trace_list_add(&options->traces, argument);
     default:
       return ARGP_ERR_UNKNOWN;
   }
@@ -146,17 +137,11 @@ static exit_status parse(int argc, char **argv, oom_options *options) {
                      options->specs.items[i].class->name);
     return EXIT_STATUS_USAGE;
   }
-  if (options->trace_count > 0) return EXIT_STATUS_DONE;
-  options->default_trace = option_bundled_trace();
-  if (!options->default_trace) return EXIT_STATUS_USAGE;
-  if (add_trace(options, options->default_trace) == 0) return EXIT_STATUS_DONE;
-  program_complain("no memory for the traces");
-  return EXIT_STATUS_CHECK_FAILED;
+  return options->traces.count == 0 ? trace_list_add_default(&options->traces) : EXIT_STATUS_DONE;
 }
 
 static void free_options(oom_options *options) {
-  free(options->traces);
-  free(options->default_trace);
+  trace_list_free(&options->traces);
   policy_specs_free(&options->specs);
 }
 
@@ -300,7 +285,7 @@ static exit_status try_trace(const oom_options *options, const device_model *mod
                                 .frees_requested = options->trace.free_requests},
                    .shown = shown};
   if (event_source_open(path, &reading, &work.source, &error) != TRACE_OK) {
-    program_complain("%s", error.message);
+    trace_list_complain(path, &error);
     return EXIT_STATUS_USAGE;
   }
   work.results = calloc(options->specs.count, sizeof *work.results);
@@ -369,8 +354,9 @@ static exit_status run(const oom_options *options) {
   progress shown;
   progress_init(&shown, options->quiet);
   if (open_sinks(options, &sinks)) {
-    for (size_t i = 0; i < options->trace_count; i++)
-      status = exit_status_worse(status, try_trace(options, &model, options->traces[i], &shown, &sinks));
+    for (size_t i = 0; i < options->traces.count; i++)
+      status =
+          exit_status_worse(status, try_trace(options, &model, options->traces.paths[i], &shown, &sinks));
   } else {
     status = EXIT_STATUS_USAGE;
   }

@@ -1,4 +1,5 @@
 /* lakebed replay: every trace through every policy. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,8 @@ typedef struct replay_sinks {
 static FILE *open_sink(const replay_options *options, const char *path) {
   struct stat output, input;
   bool regular = stat(path, &output) == 0 && S_ISREG(output.st_mode);
-  for (size_t i = 0; regular && i < options->trace_count; i++) {
-    if (stat(options->traces[i], &input) != 0 || input.st_dev != output.st_dev ||
+  for (size_t i = 0; regular && i < options->traces.count; i++) {
+    if (stat(options->traces.paths[i], &input) != 0 || input.st_dev != output.st_dev ||
         input.st_ino != output.st_ino) {
       continue;
     }
@@ -32,7 +33,7 @@ static FILE *open_sink(const replay_options *options, const char *path) {
 }
 
 /* Opens all files before the work, so that a wrong path shows at once. */
-static bool open_sinks(const replay_options *options, replay_sinks *sinks) {
+static bool open_sinks(const replay_options *options, const replay_group *group, replay_sinks *sinks) {
   if (options->json_path) {
     sinks->json = open_sink(options, options->json_path);
     sinks->array = json_array();
@@ -41,7 +42,7 @@ static bool open_sinks(const replay_options *options, replay_sinks *sinks) {
   if (options->csv_path) {
     sinks->csv = open_sink(options, options->csv_path);
     if (!sinks->csv) return false;
-    replay_csv_header(sinks->csv, options->host_timing);
+    replay_csv_header(group, sinks->csv);
   }
   if (options->timeline_path) {
     sinks->timeline = open_sink(options, options->timeline_path);
@@ -121,28 +122,27 @@ static exit_status replay_policies(const replay_options *options, const replay_s
   return status;
 }
 
-static exit_status replay_trace(const replay_options *options, const replay_settings *settings,
-                                const char *path, progress *shown, const replay_sinks *sinks) {
+/* group: what is the same for all traces of the call. */
+static exit_status replay_trace(const replay_options *options, replay_group group, const char *path,
+                                progress *shown, const replay_sinks *sinks) {
   replay_result *results = calloc(options->specs.count, sizeof *results);
   if (!results) {
     program_complain("no memory for the results");
     return EXIT_STATUS_CHECK_FAILED;
   }
-  replay_group group = {.path = path,
-                        .settings = settings,
-                        .results = results,
-                        .count = options->specs.count,
-                        .host_timing = options->host_timing};
+  group.path = path;
+  group.results = results;
+  group.count = options->specs.count;
   trace_error error;
   event_source *source;
   exit_status status;
   if (event_source_open(path, &options->trace, &source, &error) == TRACE_OK) {
-    status = replay_policies(options, settings, path, source, shown, results);
+    status = replay_policies(options, group.settings, path, source, shown, results);
     group.has_summary = event_source_complete(source);
     event_source_summary(source, &group.summary);
   } else {
     status = error.status == TRACE_NO_MEMORY ? EXIT_STATUS_CHECK_FAILED : EXIT_STATUS_USAGE;
-    program_complain("%s", error.message);
+    trace_list_complain(path, &error);
     fail_all(options, status, error.message, results);
   }
   if (sinks->report && !results[0].trace_failed) replay_report_print(&group, options->details, sinks->report);
@@ -158,12 +158,39 @@ static exit_status replay_trace(const replay_options *options, const replay_sett
   return status;
 }
 
-static exit_status replay_traces(const replay_options *options, const device_model *model, instruments *set,
-                                 const replay_sinks *sinks) {
+static exit_status replay_traces(const replay_options *options, replay_settings *settings,
+                                 replay_group *group, const replay_sinks *sinks) {
+  progress shown;
+  progress_init(&shown, options->quiet);
+  exit_status status = EXIT_STATUS_DONE;
+  for (size_t i = 0; i < options->traces.count; i++) {
+    const char *path = options->traces.paths[i];
+    settings->trace = replay_trace_name(path);
+    group->first = i == 0;
+    status = exit_status_worse(status, replay_trace(options, *group, path, &shown, sinks));
+  }
+  return status;
+}
+
+/* No policy can hold less than the device gives out at once. */
+static exit_status check_limit(const replay_options *options, const replay_settings *settings) {
+  char granularity[UNITS_TEXT];
+  if (settings->limit >= settings->model->granularity) return EXIT_STATUS_DONE;
+  units_bytes(settings->model->granularity, granularity);
+  program_complain("--limit: %" PRIu64
+                   " bytes%s are less than the %s in which the device gives memory; expected "
+                   "a size such as 40GiB or a fraction such as 0.5 or 50%%",
+                   settings->limit, options->limit_fraction > 0 ? ", which the fraction comes to," : "",
+                   granularity);
+  return EXIT_STATUS_USAGE;
+}
+
+static exit_status replay_on(const replay_options *options, const device_model *model, instruments *set) {
   replay_settings settings = {
       .model = model,
       .limit = options->limit_fraction > 0 ? (uint64_t)(options->limit_fraction * (double)model->total)
                                            : options->limit,
+      .limit_fraction = options->limit_fraction,
       .laps = options->laps,
       .frees_requested = options->trace.free_requests,
       .check = options->check,
@@ -171,14 +198,19 @@ static exit_status replay_traces(const replay_options *options, const device_mod
       .timeline_points = options->timeline_path ? options->timeline_points : 0,
       .instruments = set,
   };
-  progress shown;
-  progress_init(&shown, options->quiet);
-  exit_status status = EXIT_STATUS_DONE;
-  for (size_t i = 0; i < options->trace_count; i++) {
-    settings.trace = replay_trace_name(options->traces[i]);
-    status = exit_status_worse(status, replay_trace(options, &settings, options->traces[i], &shown, sinks));
+  char date[OPTION_DATE_TEXT];
+  option_date(date);
+  replay_group group = {
+      .settings = &settings, .host_timing = options->host_timing, .date = date, .command = options->command};
+  exit_status status = check_limit(options, &settings);
+  if (status != EXIT_STATUS_DONE) return status;
+  replay_sinks sinks = {0};
+  if (!open_sinks(options, &group, &sinks)) {
+    abandon_sinks(options, &sinks);
+    return EXIT_STATUS_USAGE;
   }
-  return status;
+  status = replay_traces(options, &settings, &group, &sinks);
+  return exit_status_worse(status, close_sinks(options, &sinks));
 }
 
 static exit_status run(const replay_options *options, instruments *set) {
@@ -189,14 +221,7 @@ static exit_status run(const replay_options *options, instruments *set) {
     program_complain("%s", message);
     return status;
   }
-  replay_sinks sinks = {0};
-  if (open_sinks(options, &sinks)) {
-    status = replay_traces(options, &model, set, &sinks);
-    status = exit_status_worse(status, close_sinks(options, &sinks));
-  } else {
-    abandon_sinks(options, &sinks);
-    status = EXIT_STATUS_USAGE;
-  }
+  status = replay_on(options, &model, set);
   device_model_unload(&model);
   return status;
 }

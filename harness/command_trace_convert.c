@@ -1,33 +1,30 @@
 /* lakebed trace convert: write a trace in another format. */
 #include <argp.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "harness/program.h"
 #include "harness/progress.h"
 #include "harness/replay_output.h"
+#include "harness/trace_list.h"
 #include "harness/units.h"
 #include "policies/policy.h"
 #include "workloads/trace.h"
 #include "workloads/trace_writer.h"
 
 typedef struct convert_options {
-  const char *input, *output;
+  trace_list input; /* one */
+  const char *output;
   trace_file_format format;
   trace_options trace;
   bool quiet;
 } convert_options;
 
-enum { OPTION_FORMAT = 0x100, OPTION_SEED, OPTION_TRACE_DEVICE };
+enum { OPTION_FORMAT = 0x100 };
 
 static const struct argp_option option_table[] = {
     {"format", OPTION_FORMAT, "lakebed|events", 0, "format to write; default: lakebed", 0},
-    {"seed-from-segments", OPTION_SEED, NULL, 0,
-     "begin with the blocks that were live when the recording began", 0},
-    {"trace-device", OPTION_TRACE_DEVICE, "N", 0, "which device of a snapshot to read; default: 0", 0},
     {"quiet", 'q', NULL, 0, "no progress", 0},
     {0},
 };
@@ -46,34 +43,22 @@ static void parse_format(struct argp_state *state, const char *text, trace_file_
 
 static error_t parse_option(int key, char *argument, struct argp_state *state) {
   convert_options *options = state->input;
-  char *end;
   switch (key) {
+    case ARGP_KEY_INIT:
+      state->child_inputs[0] = &options->trace;
+      return 0;
     case OPTION_FORMAT:
       parse_format(state, argument, &options->format);
       return 0;
-    case OPTION_SEED:
-      options->trace.seed_from_segments = true;
-      return 0;
-    case OPTION_TRACE_DEVICE: {
-      errno = 0;
-      unsigned long long number = strtoull(argument, &end, 10);
-      if (argument[0] < '0' || argument[0] > '9' || errno || *end || number > UINT32_MAX) {
-        argp_error(state, "--trace-device=%s: expected a whole number", argument);
-      }
-      options->trace.device = (uint32_t)number;
-      return 0;
-    }
     case 'q':
       options->quiet = true;
       return 0;
     case ARGP_KEY_ARG:
       if (state->arg_num == 0) {
-        options->input = argument;
-      } else if (state->arg_num == 1) {
-        options->output = argument;
-      } else {
-        argp_error(state, "one trace at a time");
+        return trace_list_add(&options->input, argument);
       }
+      if (state->arg_num > 1) argp_error(state, "one trace at a time");
+      options->output = argument;
       return 0;
     case ARGP_KEY_END:
       if (!options->output) argp_error(state, "from where to where? 'lakebed trace convert IN OUT'");
@@ -103,11 +88,12 @@ static exit_status convert(const convert_options *options) {
   trace_error error;
   trace *input = NULL;
   trace_writer *output = NULL;
-  trace_status status = trace_open(options->input, &options->trace, &input, &error);
+  const char *path = options->input.paths[0];
+  trace_status status = trace_open(path, &options->trace, &input, &error);
   if (status == TRACE_OK) status = trace_writer_open(options->output, options->format, &output, &error);
   uint64_t events = 0, left_out = 0;
   if (status == TRACE_OK) {
-    progress_begin(&shown, "%s", replay_trace_name(options->input));
+    progress_begin(&shown, "%s", replay_trace_name(path));
     status = copy(input, output, &shown, &events, &error);
     left_out = trace_writer_left_out(output);
     if (status == TRACE_END) {
@@ -119,7 +105,7 @@ static exit_status convert(const convert_options *options) {
   }
   trace_close(input);
   if (status != TRACE_OK) {
-    program_complain("%s", error.message);
+    trace_list_complain(path, &error);
     return status == TRACE_NO_MEMORY ? EXIT_STATUS_CHECK_FAILED : EXIT_STATUS_USAGE;
   }
   char written[UNITS_TEXT];
@@ -132,19 +118,23 @@ static exit_status convert(const convert_options *options) {
 
 exit_status command_trace_convert(int argc, char **argv) {
   convert_options options = {.format = TRACE_FILE_LAKEBED, .trace.free_requests = true};
+  const struct argp_child children[] = {{&trace_options_parser, 0, NULL, 0}, {0}};
   const struct argp parser = {
       option_table,
       parse_option,
       "IN OUT",
       "Writes the events of a trace in another format, compressed when OUT ends with .xz, .gz "
       "or .zst; '-' is standard input or output.",
-      NULL,
+      children,
       NULL,
       NULL};
   error_t failure = argp_parse(&parser, argc, argv, 0, NULL, &options);
   if (failure != 0) {
     program_complain("the command line cannot be read: %s", strerror(failure));
+    trace_list_free(&options.input);
     return EXIT_STATUS_USAGE;
   }
-  return convert(&options);
+  exit_status status = convert(&options);
+  trace_list_free(&options.input);
+  return status;
 }

@@ -10,6 +10,7 @@
 #include "harness/progress.h"
 #include "harness/replay_output.h"
 #include "harness/table.h"
+#include "harness/trace_list.h"
 #include "harness/units.h"
 #include "workloads/trace.h"
 
@@ -22,54 +23,35 @@ typedef struct trace_facts {
 } trace_facts;
 
 typedef struct info_options {
-  const char **paths;
-  size_t count;
+  trace_list traces;
   trace_options trace;
   bool json, quiet;
 } info_options;
 
-enum { OPTION_JSON = 0x100, OPTION_SEED, OPTION_TRACE_DEVICE };
+enum { OPTION_JSON = 0x100 };
 
 static const struct argp_option option_table[] = {
     {"json", OPTION_JSON, NULL, 0, "print a JSON array instead, an object a trace", 0},
-    {"seed-from-segments", OPTION_SEED, NULL, 0,
-     "begin with the blocks that were live when the recording began", 0},
-    {"trace-device", OPTION_TRACE_DEVICE, "N", 0, "which device of a snapshot to read; default: 0", 0},
     {"quiet", 'q', NULL, 0, "no progress", 0},
     {0},
 };
 
 static error_t parse_option(int key, char *argument, struct argp_state *state) {
   info_options *options = state->input;
-  char *end;
   switch (key) {
+    case ARGP_KEY_INIT:
+      state->child_inputs[0] = &options->trace;
+      return 0;
     case OPTION_JSON:
       options->json = true;
       return 0;
-    case OPTION_SEED:
-      options->trace.seed_from_segments = true;
-      return 0;
-    case OPTION_TRACE_DEVICE: {
-      errno = 0;
-      unsigned long long number = strtoull(argument, &end, 10);
-      if (argument[0] < '0' || argument[0] > '9' || errno || *end || number > UINT32_MAX) {
-        argp_error(state, "--trace-device=%s: expected a whole number", argument);
-      }
-      options->trace.device = (uint32_t)number;
-      return 0;
-    }
     case 'q':
       options->quiet = true;
       return 0;
-    case ARGP_KEY_ARG: {
-      const char **paths = realloc(options->paths, (options->count + 1) * sizeof *paths);
-      if (!paths) return ENOMEM;
-      options->paths = paths;
-      options->paths[options->count++] = argument;
-      return 0;
-    }
+    case ARGP_KEY_ARG:
+      return trace_list_add(&options->traces, argument);
     case ARGP_KEY_NO_ARGS:
-      argp_error(state, "which trace? 'lakebed trace info FILE...'");
+      argp_error(state, "which trace? 'lakebed trace info TRACE...'");
       return EINVAL;
     default:
       return ARGP_ERR_UNKNOWN;
@@ -218,7 +200,8 @@ static void print_overview(const trace_facts *facts, size_t count) {
     table_cell(rows, "%s", summary->compression);
     units_count(summary->allocations + summary->frees, text);
     table_cell(rows, "%s", text);
-    table_cell(rows, "%" PRIu64, summary->orphan_frees);
+    units_count(summary->orphan_frees, text);
+    table_cell(rows, "%s", text);
     table_cell(rows, "%" PRIu32, summary->streams);
     units_bytes(summary->rounded_live_peak_bytes, text);
     table_cell(rows, "%s", text);
@@ -245,7 +228,7 @@ static exit_status print_json(const trace_facts *facts, size_t count) {
 }
 
 static exit_status inform(const info_options *options) {
-  trace_facts *facts = calloc(options->count ? options->count : 1, sizeof *facts);
+  trace_facts *facts = calloc(options->traces.count ? options->traces.count : 1, sizeof *facts);
   if (!facts) {
     program_complain("no memory for what the traces hold");
     return EXIT_STATUS_CHECK_FAILED;
@@ -254,12 +237,13 @@ static exit_status inform(const info_options *options) {
   progress_init(&shown, options->quiet);
   exit_status status = EXIT_STATUS_DONE;
   size_t read = 0;
-  for (size_t i = 0; i < options->count; i++) {
+  for (size_t i = 0; i < options->traces.count; i++) {
+    const char *path = options->traces.paths[i];
     trace_error error;
-    if (gather(options->paths[i], &options->trace, &shown, &facts[read], &error) == TRACE_END) {
+    if (gather(path, &options->trace, &shown, &facts[read], &error) == TRACE_END) {
       read++;
     } else {
-      program_complain("%s", error.message);
+      trace_list_complain(path, &error);
       status = EXIT_STATUS_USAGE;
     }
   }
@@ -276,9 +260,10 @@ static exit_status inform(const info_options *options) {
 
 exit_status command_trace_info(int argc, char **argv) {
   info_options options = {0};
+  const struct argp_child children[] = {{&trace_options_parser, 0, NULL, 0}, {0}};
   const struct argp parser = {
-      option_table, parse_option, "FILE...", "Says what traces hold: events, streams, peaks and sizes.",
-      NULL,         NULL,         NULL};
+      option_table, parse_option, "TRACE...", "Says what traces hold: events, streams, peaks and sizes.",
+      children,     NULL,         NULL};
   error_t failure = argp_parse(&parser, argc, argv, 0, NULL, &options);
   exit_status status = EXIT_STATUS_USAGE;
   if (failure == 0) {
@@ -286,6 +271,6 @@ exit_status command_trace_info(int argc, char **argv) {
   } else {
     program_complain("the command line cannot be read: %s", strerror(failure));
   }
-  free(options.paths);
+  trace_list_free(&options.traces);
   return status;
 }

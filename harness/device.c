@@ -72,6 +72,8 @@ static exit_status load_simulated(const device_choice *choice, device_model *mod
     device_model_unload(model);
     return EXIT_STATUS_USAGE;
   }
+  model->choice = choice->profile;
+  model->granularity = granularity;
   model->name = vmm_profile_device(model->profile);
   model->source = vmm_profile_source(model->profile);
   model->capacity =
@@ -108,8 +110,14 @@ static exit_status load_real(const device_choice *choice, device_model *model, c
   if (status == VMM_INVALID_DEVICE) return EXIT_STATUS_USAGE;
   if (status != VMM_SUCCESS) return EXIT_STATUS_NO_DEVICE;
   model->ordinal = choice->ordinal;
-  model->name = vmm_cuda_information_of(model->real)->device;
-  if (vmm_memory_info(model->real, &model->capacity, &model->total) == VMM_SUCCESS) return EXIT_STATUS_DONE;
+  const vmm_cuda_information *information = vmm_cuda_information_of(model->real);
+  model->name = information->device;
+  snprintf(model->version, sizeof model->version, "driver %.31s, CUDA %d.%d",
+           information->driver_version[0] ? information->driver_version : "(version unknown)",
+           information->cuda_version / 1000, information->cuda_version % 1000 / 10);
+  status = vmm_memory_info(model->real, &model->capacity, &model->total);
+  if (status == VMM_SUCCESS) status = vmm_granularity(model->real, &model->granularity);
+  if (status == VMM_SUCCESS) return EXIT_STATUS_DONE;
   vmm_error_format(&model->real->error, message, message_size);
   device_model_unload(model);
   return EXIT_STATUS_NO_DEVICE;

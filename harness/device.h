@@ -27,6 +27,9 @@ typedef struct device_model {
   unsigned ordinal;     /* cuda */
   const char *name;     /* "NVIDIA H200" */
   const char *source;   /* where its latencies come from; NULL: they are measured */
+  const char *choice;   /* sim: the profile as it was named */
+  char version[64];     /* cuda: "driver 580.1, CUDA 13.0" */
+  uint64_t granularity; /* bytes; memory is taken in multiples */
   uint64_t capacity;    /* bytes that a process can take */
   uint64_t total;       /* bytes of the device, of which a fraction is a limit */
   bool backed;

@@ -5,12 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "harness/program.h"
 #include "policies/policy.h"
-
-#define BUNDLED_TRACE "workloads/bundled/opt-1.3b-LR-b16-s512-w4-v0-i8.pickle.xz"
 
 uint64_t option_parse_size(struct argp_state *state, const char *option, const char *text) {
   uint64_t bytes = 0;
@@ -32,7 +31,8 @@ uint64_t option_parse_count(struct argp_state *state, const char *option, const 
   return number;
 }
 
-bool option_parse_fraction(const char *text, double *fraction) {
+/* "0.5" or "50%" */
+static bool parse_fraction(const char *text, double *fraction) {
   char *end;
   if (text[0] < '0' || text[0] > '9') return false;
   *fraction = strtod(text, &end);
@@ -44,23 +44,38 @@ bool option_parse_fraction(const char *text, double *fraction) {
   return *fraction > 0 && *fraction <= 1;
 }
 
-char *option_bundled_trace(void) {
-  const char *root = getenv("LAKEBED_ROOT");
-  if (!root || !*root) root = ".";
-  size_t size = strlen(root) + sizeof "/" BUNDLED_TRACE;
-  char *path = malloc(size);
-  if (!path) {
-    program_complain("no memory for the trace's name");
-    return NULL;
+void option_parse_share(struct argp_state *state, const char *option, const char *text, uint64_t *bytes,
+                        double *fraction) {
+  *bytes = 0;
+  if (parse_fraction(text, fraction)) return;
+  *fraction = 0;
+  if (policy_parse_size(text, bytes) && *bytes > 0 && *bytes != UINT64_MAX) return;
+  argp_error(
+      state,
+      "--%s=%s: expected a size such as 40GiB or a number of bytes, or a fraction of the device's memory "
+      "above 0 and at most 1.0, such as 0.5 or 50%%",
+      option, text);
+}
+
+char *option_join_command(int argc, char **argv) {
+  size_t size = 1;
+  for (int i = 0; i < argc; i++) size += strlen(argv[i]) + 1;
+  char *text = malloc(size);
+  if (!text) return NULL;
+  char *end = text;
+  *end = '\0';
+  for (int i = 0; i < argc; i++) {
+    if (i > 0) *end++ = ' ';
+    end = stpcpy(end, argv[i]);
   }
-  snprintf(path, size, "%s/" BUNDLED_TRACE, root);
-  if (access(path, R_OK) == 0) return path;
-  program_complain(
-      "no trace was given, and the bundled one is not at %s; LAKEBED_ROOT names the folder that Lakebed lies "
-      "in",
-      path);
-  free(path);
-  return NULL;
+  return text;
+}
+
+void option_date(char text[OPTION_DATE_TEXT]) {
+  time_t now = time(NULL);
+  struct tm utc;
+  if (!gmtime_r(&now, &utc) || strftime(text, OPTION_DATE_TEXT, "%Y-%m-%dT%H:%M:%SZ", &utc) == 0)
+    text[0] = '\0';
 }
 
 /* What the file is called until all of it is written. NULL: no memory. */

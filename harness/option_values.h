@@ -14,11 +14,17 @@ uint64_t option_parse_size(struct argp_state *state, const char *option, const c
 /* --option=text: a whole number from least to most. */
 uint64_t option_parse_count(struct argp_state *state, const char *option, const char *text, uint64_t least,
                             uint64_t most);
-/* "0.5" or "50%"; a plain number is bytes, and no fraction. */
-bool option_parse_fraction(const char *text, double *fraction);
+/* --option=text: "40GiB" and such gives bytes and a fraction of 0; "0.5" or "50%" the fraction, above 0 and
+ * at most 1, and 0 bytes. A plain number is bytes. */
+void option_parse_share(struct argp_state *state, const char *option, const char *text, uint64_t *bytes,
+                        double *fraction);
 
-/* The path of the recording that comes with the program, to be freed. NULL: says why. */
-char *option_bundled_trace(void);
+/* The command line as one line, to be freed. NULL: no memory. */
+char *option_join_command(int argc, char **argv);
+
+enum { OPTION_DATE_TEXT = 32 };
+/* "2025-01-31T12:00:00Z": now. */
+void option_date(char text[OPTION_DATE_TEXT]);
 
 /* "-": standard output. A regular file has its name only when it is closed, so that what it held before is
  * there until all of the new is. NULL: says why. */

@@ -19,6 +19,7 @@
 typedef struct replay_settings {
   const device_model *model;
   uint64_t limit;           /* most bytes a policy may hold; UINT64_MAX: none */
+  double limit_fraction;    /* of the device that the limit was given as; 0: as bytes */
   uint64_t laps;            /* times the trace is replayed, at least 1 */
   bool frees_requested;     /* memory is freed where its free was requested, not where it completed */
   bool stop_at_failure;     /* the run ends at the first request that finds no memory */

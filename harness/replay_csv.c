@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "harness/program.h"
 #include "harness/replay_output.h"
 
 void replay_csv_field(FILE *stream, const char *text) {
@@ -34,13 +35,35 @@ void replay_csv_field(FILE *stream, const char *text) {
   XX(alloc_retries, result->statistics.retries)                         \
   XX(driver_calls, result->driver_calls)
 
-void replay_csv_header(FILE *stream, bool host_timing) {
+/* A line of provenance: what is in it ends no line. */
+static void write_provenance(FILE *stream, const char *key, const char *text) {
+  fprintf(stream, "# %s: ", key);
+  for (; *text; text++) fputc(*text == '\n' || *text == '\r' ? ' ' : *text, stream);
+  fputc('\n', stream);
+}
+
+void replay_csv_header(const replay_group *group, FILE *stream) {
+  const replay_settings *settings = group->settings;
+  const device_model *model = settings->model;
+  write_provenance(stream, "program", "lakebed " PROGRAM_VERSION ", replay");
+  write_provenance(stream, "device", model->name);
+  write_provenance(stream, "driver", model->driver);
+  if (model->choice) write_provenance(stream, "profile", model->choice);
+  write_provenance(stream, "source", model->source ? model->source : model->version);
+  fprintf(stream, "# laps: %" PRIu64 "\n# check: %s\n# verify: %s\n# frees: %s\n", settings->laps,
+          settings->check ? "yes" : "no", settings->verify ? "yes" : "no",
+          settings->frees_requested ? "requested" : "completed");
+  if (!model->real) fprintf(stream, "# event_delay_events: %" PRIu64 "\n", model->event_delay);
+  if (group->host_timing) {
+    write_provenance(stream, "date", group->date);
+    write_provenance(stream, "command", group->command);
+  }
   fputs("trace,policy,options,driver,device,capacity_bytes,limit_bytes,status,error", stream);
 #define XX(name, value) fputs("," #name, stream);
   CSV_NUMBERS(XX)
 #undef XX
   fputs(",driver_us,utilization", stream);
-  if (host_timing) fputs(",ns_per_event,events_per_second", stream);
+  if (group->host_timing) fputs(",ns_per_event,events_per_second", stream);
   fputc('\n', stream);
 }
 

@@ -1,6 +1,7 @@
 /* Results as JSON. docs/numbers.md defines the keys. */
 #include <string.h>
 
+#include "harness/program.h"
 #include "harness/replay_output.h"
 
 static json_t *number(uint64_t value) { return json_integer((json_int_t)value); }
@@ -134,9 +135,7 @@ static json_t *failure_object(const replay_group *group, const replay_result *re
   json_t *served = json_array();
   for (size_t i = 0; i < group->count; i++) {
     const replay_result *other = &group->results[i];
-    if (other != result && replay_served(other, failure->number)) {
-      json_array_append_new(served, replay_json_words(other->spec->text));
-    }
+    if (replay_served_by(other, result)) json_array_append_new(served, replay_json_words(other->spec->text));
   }
   json_object_set_new(object, "served_by", served);
   return object;
@@ -185,6 +184,29 @@ static void set_numbers(json_t *object, const replay_group *group, const replay_
   json_object_set_new(object, "drift", result->drift[0] ? json_string(result->drift) : json_null());
 }
 
+static json_t *words_or_null(const char *text) { return text ? replay_json_words(text) : json_null(); }
+
+/* What made these numbers: with the trace and the options enough to make them again. */
+static void set_provenance(json_t *object, const replay_group *group) {
+  const replay_settings *settings = group->settings;
+  const device_model *model = settings->model;
+  json_object_set_new(object, "program", json_string("lakebed " PROGRAM_VERSION));
+  json_object_set_new(object, "driver", json_string(model->driver));
+  json_object_set_new(object, "device", replay_json_words(model->name));
+  json_object_set_new(object, "profile", words_or_null(model->choice));
+  json_object_set_new(object, "source", replay_json_words(model->source ? model->source : model->version));
+  json_object_set_new(object, "capacity_bytes", number(model->capacity));
+  json_object_set_new(object, "limit_bytes", known_number(settings->limit));
+  json_object_set_new(object, "lap_count", number(settings->laps));
+  json_object_set_new(object, "check", json_boolean(settings->check));
+  json_object_set_new(object, "verify", json_boolean(settings->verify));
+  json_object_set_new(object, "frees", json_string(settings->frees_requested ? "requested" : "completed"));
+  json_object_set_new(object, "event_delay_events", model->real ? json_null() : number(model->event_delay));
+  if (!group->host_timing) return;
+  json_object_set_new(object, "date", words_or_null(group->date));
+  json_object_set_new(object, "command", words_or_null(group->command));
+}
+
 bool replay_json_append(json_t *array, const replay_group *group) {
   const device_model *model = group->settings->model;
   for (size_t i = 0; i < group->count; i++) {
@@ -196,13 +218,7 @@ bool replay_json_append(json_t *array, const replay_group *group) {
     json_object_set_new(object, "options", replay_json_options(result->spec));
     const char *note = replay_model_note(result->spec, model);
     json_object_set_new(object, "model_note", note ? json_string(note) : json_null());
-    json_object_set_new(object, "driver", json_string(model->driver));
-    json_object_set_new(object, "device", replay_json_words(model->name));
-    json_object_set_new(object, "capacity_bytes", number(model->capacity));
-    json_object_set_new(object, "limit_bytes", known_number(group->settings->limit));
-    json_object_set_new(object, "frees",
-                        json_string(group->settings->frees_requested ? "requested" : "completed"));
-    json_object_set_new(object, "event_delay_events", model->real ? json_null() : number(model->event_delay));
+    set_provenance(object, group);
     json_object_set_new(object, "status", json_string(result->complete ? "done" : "failed"));
     json_object_set_new(object, "error", result->complete ? json_null() : replay_json_words(result->message));
     if (result->complete) set_numbers(object, group, result);

@@ -37,6 +37,11 @@ static bool laps_equal(const replay_lap *left, const replay_lap *right) {
   return true;
 }
 
+bool replay_laps_same(const replay_lap *left, const replay_lap *right) {
+  return laps_equal(left, right) && left->events == right->events &&
+         left->failed_allocs == right->failed_allocs && left->driver_ns == right->driver_ns;
+}
+
 void replay_laps_settle(replay_result *result) {
   uint64_t count = result->lap_count;
   if (count < 2) return;

@@ -4,6 +4,9 @@
 
 #include "harness/replay.h"
 
+/* Are all numbers of two laps the same? */
+bool replay_laps_same(const replay_lap *left, const replay_lap *right);
+
 /* Finds settled_lap and drift of a run whose laps are all recorded. O(laps). */
 void replay_laps_settle(replay_result *result);
 

@@ -34,8 +34,6 @@ enum option_key {
   OPTION_CSV,
   OPTION_DETAILS,
   OPTION_NO_HOST_TIMING,
-  OPTION_SEED,
-  OPTION_TRACE_DEVICE,
 };
 
 enum { GROUP_WHAT = 1, GROUP_DEVICE, GROUP_CHECKS, GROUP_OUTPUT };
@@ -49,10 +47,6 @@ static const struct argp_option option_table[] = {
      "free memory where the recorded run had it back (default), or where the caller asked for that and other "
      "streams may still have used it",
      GROUP_WHAT},
-    {"seed-from-segments", OPTION_SEED, NULL, 0,
-     "begin with the blocks that were live when the recording began", GROUP_WHAT},
-    {"trace-device", OPTION_TRACE_DEVICE, "N", 0, "which device of a snapshot to replay; default: 0",
-     GROUP_WHAT},
 
     {"driver", OPTION_DRIVER, "sim|cuda", 0, "the simulated device or the real one; default: sim",
      GROUP_DEVICE},
@@ -63,13 +57,16 @@ static const struct argp_option option_table[] = {
     {"event-delay", OPTION_EVENT_DELAY, "N", 0,
      "work of the simulated device is done N events of the trace after it was given; default: 0, at once",
      GROUP_DEVICE},
-    {"limit", OPTION_LIMIT, "SIZE|FRACTION", 0, "most memory a policy may hold: 40GiB, 0.5, 50%",
-     GROUP_DEVICE},
+    {"limit", OPTION_LIMIT, "SIZE|FRACTION", 0,
+     "most memory a policy may hold: 40GiB, or a share of the device's: 0.5, 50%", GROUP_DEVICE},
 
     {"check", OPTION_CHECK, NULL, 0, "check the policies' invariants after every event (slow)", GROUP_CHECKS},
     {"verify", OPTION_VERIFY, NULL, 0,
-     "fill every allocation and compare it before it is freed; the simulated device then lies in this "
-     "machine's memory",
+     "fill every allocation with a pattern of its own and compare it before it is freed: a wrong word is a "
+     "policy "
+     "that gave one byte to two. The simulated device then lies in this machine's memory, which must hold "
+     "it: "
+     "see --capacity",
      GROUP_CHECKS},
 
     {"json", OPTION_JSON, "FILE|-", 0, "write the results as JSON", GROUP_OUTPUT},
@@ -88,20 +85,14 @@ static const struct argp_option option_table[] = {
 
 static const char documentation[] =
     "Replays each TRACE (default: a bundled recording of OPT-1.3B fine-tuning) through each policy and "
-    "prints how much "
-    "memory each would have held and what its driver calls cost.\v"
-    "A TRACE is a PyTorch memory snapshot or a file of events, compressed or not; '-' is standard input. "
-    "'lakebed policies' lists policies and their options.\n"
+    "prints how much memory each would have held and what its driver calls cost.\v"
+    "A TRACE is a PyTorch memory snapshot, another recording or a file of events (docs/formats.md), "
+    "compressed or "
+    "not, or the name of a bundled one: edge; '-' is standard input. 'lakebed policies' lists policies and "
+    "their "
+    "options. In a SIZE K, KB and KiB are all 1024 bytes, M, MB and MiB 1024 times that, and so on.\n"
     "Exit status: 0 done; 1 a check failed; 2 bad usage or input; 3 requests found no memory; 4 the device "
     "is unusable.";
-
-static error_t add_trace(replay_options *options, const char *path) {
-  const char **traces = realloc(options->traces, (options->trace_count + 1) * sizeof *traces);
-  if (!traces) return ENOMEM;
-  options->traces = traces;
-  options->traces[options->trace_count++] = path;
-  return 0;
-}
 
 static void parse_frees(struct argp_state *state, replay_options *options, const char *text) {
   options->trace.free_requests = strcmp(text, "requested") == 0;
@@ -124,12 +115,6 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
     case OPTION_FREES:
       parse_frees(state, options, argument);
       return 0;
-    case OPTION_SEED:
-      options->trace.seed_from_segments = true;
-      return 0;
-    case OPTION_TRACE_DEVICE:
-      options->trace.device = (uint32_t)option_parse_count(state, "trace-device", argument, 0, UINT32_MAX);
-      return 0;
     case OPTION_DRIVER:
       options->device.driver = argument;
       return 0;
@@ -146,10 +131,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
       options->device.event_delay = option_parse_count(state, "event-delay", argument, 0, EVENT_DELAY_LIMIT);
       return 0;
     case OPTION_LIMIT:
-      if (!option_parse_fraction(argument, &options->limit_fraction)) {
-        options->limit_fraction = 0;
-        options->limit = option_parse_size(state, "limit", argument);
-      }
+      option_parse_share(state, "limit", argument, &options->limit, &options->limit_fraction);
       return 0;
     case OPTION_CHECK:
       options->check = true;
@@ -180,21 +162,14 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
       options->quiet = true;
       return 0;
     case ARGP_KEY_INIT:
-      state->child_inputs[0] = &options->instruments;
+      state->child_inputs[0] = &options->trace;
+      state->child_inputs[1] = &options->instruments;
       return 0;
     case ARGP_KEY_ARG:
-      return add_trace(options, argument);
+      return trace_list_add(&options->traces, argument);
     default:
       return ARGP_ERR_UNKNOWN;
   }
-}
-
-static exit_status use_bundled_trace(replay_options *options) {
-  options->default_trace = option_bundled_trace();
-  if (!options->default_trace) return EXIT_STATUS_USAGE;
-  if (add_trace(options, options->default_trace) == 0) return EXIT_STATUS_DONE;
-  program_complain("no memory for the traces");
-  return EXIT_STATUS_CHECK_FAILED;
 }
 
 static bool is_dash(const char *path) { return path && strcmp(path, "-") == 0; }
@@ -205,8 +180,15 @@ exit_status replay_options_parse(int argc, char **argv, replay_options *options)
                               .laps = 1,
                               .host_timing = true,
                               .timeline_points = TIMELINE_POINTS_DEFAULT};
-  const struct argp_child children[] = {{&instrument_options_parser, 0, NULL, GROUP_OUTPUT + 1}, {0}};
+  const struct argp_child children[] = {{&trace_options_parser, 0, NULL, GROUP_WHAT},
+                                        {&instrument_options_parser, 0, NULL, GROUP_OUTPUT + 1},
+                                        {0}};
   const struct argp parser = {option_table, parse_option, "[TRACE...]", documentation, children, NULL, NULL};
+  options->command = option_join_command(argc, argv);
+  if (!options->command) {
+    program_complain("no memory for the command line");
+    return EXIT_STATUS_CHECK_FAILED;
+  }
   error_t failure = argp_parse(&parser, argc, argv, 0, NULL, options);
   if (failure != 0) {
     program_complain("the command line cannot be read: %s", strerror(failure));
@@ -221,12 +203,12 @@ exit_status replay_options_parse(int argc, char **argv, replay_options *options)
     program_complain("%s", message);
     return EXIT_STATUS_USAGE;
   }
-  return options->trace_count == 0 ? use_bundled_trace(options) : EXIT_STATUS_DONE;
+  return options->traces.count == 0 ? trace_list_add_default(&options->traces) : EXIT_STATUS_DONE;
 }
 
 void replay_options_free(replay_options *options) {
-  free(options->traces);
-  free(options->default_trace);
+  trace_list_free(&options->traces);
+  free(options->command);
   policy_specs_free(&options->specs);
   *options = (replay_options){0};
 }

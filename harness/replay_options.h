@@ -10,12 +10,11 @@
 #include "harness/exit_status.h"
 #include "harness/instruments.h"
 #include "harness/policy_specs.h"
+#include "harness/trace_list.h"
 #include "workloads/trace.h"
 
 typedef struct replay_options {
-  const char **traces;
-  size_t trace_count;
-  char *default_trace; /* owned; NULL when traces were given */
+  trace_list traces;
   policy_specs specs;
   device_choice device;
   uint64_t limit;        /* UINT64_MAX: none */
@@ -25,6 +24,7 @@ typedef struct replay_options {
   const char *timeline_path;
   uint64_t timeline_points;
   const char *json_path, *csv_path; /* "-": standard output */
+  char *command;                    /* the command line, as it was given */
   trace_options trace;              /* free_requests: frees count where they were requested */
   instrument_options instruments;
 } replay_options;

@@ -17,18 +17,24 @@ typedef struct replay_group {
   const replay_result *results;
   size_t count;
   bool host_timing;
+  bool first;                 /* of the traces of this call */
+  const char *date, *command; /* when and how this call was made; in outputs only with host_timing */
 } replay_group;
 
 /* The last part of a path. */
 const char *replay_trace_name(const char *path);
-/* "frag_limit=2MiB,chunk=2MiB": every option with its value; "none" without options. Cut at text_size. */
+/* "frag_limit=2MiB,chunk=2MiB": every option with its value; empty without options. Cut at text_size. */
 void replay_options_text(const policy_spec *spec, char *text, size_t text_size);
+/* The same of the options that are not as by default. */
+void replay_changed_options_text(const policy_spec *spec, char *text, size_t text_size);
 
 /* "a model: ..." where what a policy does on this device is modelled rather than known; NULL: it is not. */
 const char *replay_model_note(const policy_spec *spec, const device_model *model);
 
-/* Header, table and notes. details: also each policy's calls, operations and counters. */
+/* Header, table and notes. details: also all options, and each policy's calls, operations and counters. */
 void replay_report_print(const replay_group *group, bool details, FILE *stream);
+/* What was replayed: trace, device, policies. */
+void replay_report_header(const replay_group *group, bool details, FILE *stream);
 
 /* Of the runs that went to their end, the first request that found no memory; and the recorded run's own. */
 void replay_report_failures(const replay_group *group, FILE *stream);
@@ -39,7 +45,12 @@ void replay_report_situation(const replay_failure *failure, const device_model *
 /* Appends an object a run to an array. Returns false when there is no memory. */
 bool replay_json_append(json_t *array, const replay_group *group);
 
-void replay_csv_header(FILE *stream, bool host_timing);
+/* Did this other run serve the request with which result first failed? One that hands out addresses without
+ * memory does not count. */
+bool replay_served_by(const replay_result *other, const replay_result *result);
+
+/* Provenance as lines that begin with '#', then the columns. group: its results are not looked at. */
+void replay_csv_header(const replay_group *group, FILE *stream);
 /* A row a run; cells without a value are empty. */
 void replay_csv_rows(const replay_group *group, FILE *stream);
 

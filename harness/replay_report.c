@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "harness/replay_laps.h"
 #include "harness/replay_output.h"
 #include "harness/table.h"
 #include "harness/units.h"
@@ -21,78 +22,20 @@ void replay_options_text(const policy_spec *spec, char *text, size_t text_size) 
   }
 }
 
+void replay_changed_options_text(const policy_spec *spec, char *text, size_t text_size) {
+  const policy_option *option = spec->class->options;
+  size_t used = 0;
+  text[0] = '\0';
+  for (size_t i = 0; option && option[i].name && used < text_size; i++) {
+    if (strcmp(spec->values[i].text, option[i].default_value) == 0) continue;
+    used += (size_t)snprintf(text + used, text_size - used, "%s%s=%s", used ? "," : "", option[i].name,
+                             spec->values[i].text);
+  }
+}
+
 const char *replay_model_note(const policy_spec *spec, const device_model *model) {
   const bool modelled = model->source && spec->class->capabilities & POLICY_NEEDS_ASYNC;
   return modelled ? "a model: placement of the driver's pool is not public" : NULL;
-}
-
-enum { TEXT_WIDTH = 100 };
-
-/* Prints words in lines of about TEXT_WIDTH characters, indented as the header's values are. */
-static void print_wrapped(const char *text, FILE *stream) {
-  size_t column = 10;
-  while (*text) {
-    size_t length = strcspn(text, " ");
-    if (column > 10 && column + 1 + length > TEXT_WIDTH) {
-      fprintf(stream, "\n%10s", "");
-      column = 10;
-    } else if (column > 10) {
-      fputc(' ', stream);
-      column++;
-    }
-    fprintf(stream, "%.*s", (int)length, text);
-    column += length;
-    text += length;
-    text += *text == ' ';
-  }
-  fputc('\n', stream);
-}
-
-static void print_header(const replay_group *group, FILE *stream) {
-  const replay_settings *settings = group->settings;
-  const device_model *model = settings->model;
-  char text[UNITS_TEXT], more[UNITS_TEXT];
-  fprintf(stream, "trace     %s\n", replay_trace_name(group->path));
-  if (group->has_summary) {
-    const trace_summary *summary = &group->summary;
-    units_count(summary->allocations + summary->frees, text);
-    units_count(summary->allocations, more);
-    fprintf(stream, "events    %s: %s allocations, %" PRIu32 " stream%s", text, more, summary->streams,
-            summary->streams == 1 ? "" : "s");
-    units_count(summary->live_at_end, more);
-    fprintf(stream, ", %s live at the end", more);
-    if (summary->seeded) fprintf(stream, ", %" PRIu64 " from before the recording", summary->seeded);
-    if (summary->orphan_frees) {
-      fprintf(stream, ", %" PRIu64 " frees of older allocations left out", summary->orphan_frees);
-    }
-    if (summary->out_of_memory_events) {
-      fprintf(stream, ", out of memory %" PRIu64 " times when recorded", summary->out_of_memory_events);
-    }
-    if (settings->laps > 1) fprintf(stream, ", replayed %" PRIu64 " times", settings->laps);
-    if (settings->frees_requested) fputs(", freed when the caller asked for it", stream);
-    fputc('\n', stream);
-  }
-  units_bytes(model->capacity, text);
-  fprintf(stream, "device    %s, %s%s", model->name, text, model->source ? ", simulated" : "");
-  if (settings->limit != UINT64_MAX) {
-    units_bytes(settings->limit, text);
-    fprintf(stream, ", policies limited to %s", text);
-  }
-  if (model->event_delay) fprintf(stream, ", work done after %" PRIu64 " events", model->event_delay);
-  fputc('\n', stream);
-  if (model->source) {
-    fprintf(stream, "%-10s", "latencies");
-    print_wrapped(model->source, stream);
-  }
-  for (size_t i = 0; i < group->count; i++) {
-    const policy_spec *spec = group->results[i].spec;
-    char options[2048];
-    replay_options_text(spec, options, sizeof options);
-    const char *note = replay_model_note(spec, model);
-    fprintf(stream, "%s %s%s%s%s%s%s\n", i ? "         " : "policies ", spec->class->name,
-            options[0] ? ":" : "", options, note ? " (" : "", note ? note : "", note ? ")" : "");
-  }
-  fputc('\n', stream);
 }
 
 static void print_numbers_row(table *rows, const replay_result *result, units_scale scale, bool host_timing) {
@@ -133,14 +76,16 @@ static void print_table(const replay_group *group, FILE *stream) {
   char live[32], reserved[32];
   snprintf(live, sizeof live, "live peak %s", scale.name);
   snprintf(reserved, sizeof reserved, "reserved peak %s", scale.name);
-  const char *titles[] = {"<policy",      live,        reserved, "utilisation",  "fragmentation",
-                          "driver calls", "driver ms", "failed", "host ns/event"};
+  const char *titles[] = {"<policy",      live,        reserved, "utilisation", "fragmentation",
+                          "driver calls", "driver ms", "failed", "ns/event"};
   size_t columns = sizeof titles / sizeof *titles - !group->host_timing;
   table *rows = table_create(titles, columns);
+  bool marked = false;
   for (size_t i = 0; i < group->count; i++) {
     const replay_result *result = &group->results[i];
     table_row(rows);
-    table_cell(rows, "%s", result->spec->text);
+    table_cell(rows, "%s%s", result->spec->text, result->failed_allocs ? "*" : "");
+    marked |= result->failed_allocs > 0;
     if (result->complete) {
       print_numbers_row(rows, result, scale, group->host_timing);
     } else {
@@ -149,35 +94,56 @@ static void print_table(const replay_group *group, FILE *stream) {
   }
   if (!table_print(rows, stream)) fputs("(no memory for the whole table)\n", stream);
   table_destroy(rows);
+  if (marked) fputs("* Requests found no memory: these numbers are of what was served.\n", stream);
 }
 
+static void count_cell(table *rows, uint64_t count) {
+  char text[UNITS_TEXT];
+  units_count(count, text);
+  table_cell(rows, "%s", text);
+}
+
+static void significant_cell(table *rows, double value) {
+  char text[UNITS_TEXT];
+  units_significant(value, text);
+  table_cell(rows, "%s", text);
+}
+
+static void mebibytes_cell(table *rows, uint64_t bytes) { significant_cell(rows, (double)bytes / (1 << 20)); }
+
 static void print_laps(const replay_group *group, FILE *stream) {
-  const char *titles[] = {"<policy",      "lap",      "events", "failed", "driver calls", "driver ms",
-                          "reserved MiB", "segments", "chunks", "ranges", "split blocks", "largest free MiB"};
+  const char *titles[] = {"<policy",      "lap",      "events", "failed", "calls", "driver ms",
+                          "reserved MiB", "segments", "chunks", "ranges", "split", "largest MiB"};
   table *rows = table_create(titles, sizeof titles / sizeof *titles);
+  bool folded = false;
   for (size_t i = 0; i < group->count; i++) {
     const replay_result *result = &group->results[i];
     if (!result->complete) continue;
-    for (uint64_t j = 0; j < result->lap_count; j++) {
-      const replay_lap *lap = &result->laps[j];
-      char milliseconds[UNITS_TEXT];
-      units_significant((double)lap->driver_ns * 1e-6, milliseconds);
+    for (uint64_t first = 0, next; first < result->lap_count; first = next) {
+      const replay_lap *lap = &result->laps[first];
+      for (next = first + 1; next < result->lap_count && replay_laps_same(lap, &result->laps[next]);) next++;
       table_row(rows);
       table_cell(rows, "%s", result->spec->text);
-      table_cell(rows, "%" PRIu64, j + 1);
-      table_cell(rows, "%" PRIu64, lap->events);
-      table_cell(rows, "%" PRIu64, lap->failed_allocs);
-      table_cell(rows, "%" PRIu64, lap->driver_calls);
-      table_cell(rows, "%s", milliseconds);
-      table_cell(rows, "%.1f", (double)lap->reserved_bytes / (1 << 20));
-      table_cell(rows, "%" PRIu64, lap->segments);
-      table_cell(rows, "%" PRIu64, lap->chunks);
-      table_cell(rows, "%" PRIu64, lap->ranges);
-      table_cell(rows, "%" PRIu64, lap->split_blocks);
-      table_cell(rows, "%.1f", (double)lap->largest_free_bytes / (1 << 20));
+      if (next == first + 1) {
+        table_cell(rows, "%" PRIu64, next);
+      } else {
+        table_cell(rows, "%" PRIu64 "-%" PRIu64, first + 1, next);
+        folded = true;
+      }
+      count_cell(rows, lap->events);
+      count_cell(rows, lap->failed_allocs);
+      count_cell(rows, lap->driver_calls);
+      significant_cell(rows, (double)lap->driver_ns * 1e-6);
+      mebibytes_cell(rows, lap->reserved_bytes);
+      count_cell(rows, lap->segments);
+      count_cell(rows, lap->chunks);
+      count_cell(rows, lap->ranges);
+      count_cell(rows, lap->split_blocks);
+      mebibytes_cell(rows, lap->largest_free_bytes);
     }
   }
-  fputs("\nAfter each lap, with everything freed:\n", stream);
+  fprintf(stream, "\nAfter each lap, with everything freed%s:\n",
+          folded ? " (several laps in a row: each of them)" : "");
   if (!table_print(rows, stream)) fputs("(no memory for the whole table)\n", stream);
   table_destroy(rows);
   for (size_t i = 0; i < group->count; i++) {
@@ -195,36 +161,36 @@ static void print_laps(const replay_group *group, FILE *stream) {
 
 static void print_calls(const replay_result *result, FILE *stream) {
   const char *titles[] = {"<driver call", "count", "failed", "total ms", "p50 us", "p99 us"};
+  if (result->driver_calls == 0) {
+    fputs("no driver calls\n", stream);
+    return;
+  }
   table *rows = table_create(titles, sizeof titles / sizeof *titles);
   for (unsigned call = 0; call < VMM_CALL_COUNT; call++) {
     const replay_call *cost = &result->calls[call];
-    char text[UNITS_TEXT];
     if (cost->count == 0) continue;
     table_row(rows);
     table_cell(rows, "%s", vmm_call_name((vmm_call)call));
-    table_cell(rows, "%" PRIu64, cost->count);
-    table_cell(rows, "%" PRIu64, cost->failures);
-    units_significant((double)cost->total_ns * 1e-6, text);
-    table_cell(rows, "%s", text);
-    units_significant((double)cost->p50_ns * 1e-3, text);
-    table_cell(rows, "%s", text);
-    units_significant((double)cost->p99_ns * 1e-3, text);
-    table_cell(rows, "%s", text);
+    count_cell(rows, cost->count);
+    count_cell(rows, cost->failures);
+    significant_cell(rows, (double)cost->total_ns * 1e-6);
+    significant_cell(rows, (double)cost->p50_ns * 1e-3);
+    significant_cell(rows, (double)cost->p99_ns * 1e-3);
   }
   table_print(rows, stream);
   table_destroy(rows);
 }
 
+/* Kinds of work that did not happen are left out. */
 static void print_operations(const replay_result *result, FILE *stream) {
   const char *titles[] = {"<operation", "count", "driver ms"};
   table *rows = table_create(titles, sizeof titles / sizeof *titles);
   for (unsigned i = 0; i < result->operation_count; i++) {
-    char text[UNITS_TEXT];
-    units_significant((double)result->operations[i].driver_ns * 1e-6, text);
+    if (result->operations[i].count == 0) continue;
     table_row(rows);
     table_cell(rows, "%s", result->operations[i].name);
-    table_cell(rows, "%" PRIu64, result->operations[i].count);
-    table_cell(rows, "%s", text);
+    count_cell(rows, result->operations[i].count);
+    significant_cell(rows, (double)result->operations[i].driver_ns * 1e-6);
   }
   table_print(rows, stream);
   table_destroy(rows);
@@ -232,15 +198,19 @@ static void print_operations(const replay_result *result, FILE *stream) {
 
 static void print_counters(const replay_result *result, FILE *stream) {
   const char *titles[] = {"<counter", "value"};
-  if (result->counter_count == 0) return;
+  size_t shown = 0;
   table *rows = table_create(titles, sizeof titles / sizeof *titles);
   for (size_t i = 0; i < result->counter_count; i++) {
+    if (result->counters[i].value == 0) continue;
     table_row(rows);
     table_cell(rows, "%s", result->counters[i].name);
-    table_cell(rows, "%" PRIu64, result->counters[i].value);
+    count_cell(rows, result->counters[i].value);
+    shown++;
   }
-  fputc('\n', stream);
-  table_print(rows, stream);
+  if (shown > 0) {
+    fputc('\n', stream);
+    table_print(rows, stream);
+  }
   table_destroy(rows);
 }
 
@@ -257,7 +227,7 @@ static void print_details(const replay_group *group, FILE *stream) {
 }
 
 void replay_report_print(const replay_group *group, bool details, FILE *stream) {
-  print_header(group, stream);
+  replay_report_header(group, details, stream);
   print_table(group, stream);
   for (size_t i = 0; i < group->count; i++) {
     const replay_result *result = &group->results[i];

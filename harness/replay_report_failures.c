@@ -21,7 +21,9 @@ static void print_free_ranges(const replay_failure *failure, FILE *stream) {
 
 static const char *describe_refusal(const replay_failure *failure) {
   if (failure->driver_error[0]) return failure->driver_error;
-  return failure->refused_by == REPLAY_REFUSED_BY_LIMIT ? "did not refuse: the limit did" : "did not refuse";
+  return failure->refused_by == REPLAY_REFUSED_BY_LIMIT
+             ? "was not asked: more would be past the limit"
+             : "was not asked: the policy knows that it cannot serve this";
 }
 
 void replay_report_situation(const replay_failure *failure, const device_model *model, uint64_t limit,
@@ -54,30 +56,37 @@ void replay_report_situation(const replay_failure *failure, const device_model *
   fprintf(stream, "  driver         %s\n", describe_refusal(failure));
 }
 
+bool replay_served_by(const replay_result *other, const replay_result *result) {
+  return other != result && !(other->spec->class->capabilities & POLICY_NO_MEMORY) &&
+         replay_served(other, result->first_failure.number);
+}
+
 static void print_served_by(const replay_group *group, const replay_result *result, FILE *stream) {
   const replay_result *best = NULL;
   size_t served = 0;
   fputs("  served by      ", stream);
   for (size_t i = 0; i < group->count; i++) {
     const replay_result *other = &group->results[i];
-    if (other == result || !replay_served(other, result->first_failure.number)) continue;
+    if (!replay_served_by(other, result)) continue;
     fprintf(stream, "%s%s", served++ ? ", " : "", other->spec->text);
-    if (!other->complete || other->spec->class->capabilities & POLICY_NO_MEMORY) continue;
+    /* One that failed other requests got by with less because it served less. */
+    if (!other->complete || other->failed_allocs > 0) continue;
     if (!best || other->statistics.reserved_bytes.peak < best->statistics.reserved_bytes.peak) best = other;
   }
   fputs(served ? "\n" : "none of the other policies of this run\n", stream);
   if (!best) return;
   char bytes[UNITS_TEXT];
   units_bytes(best->statistics.reserved_bytes.peak, bytes);
-  fprintf(stream, "  best           %s, with at most %s reserved\n", best->spec->text, bytes);
+  fprintf(stream, "  best           %s, which served all with at most %s reserved\n", best->spec->text,
+          bytes);
 }
 
 static void print_failure(const replay_group *group, const replay_result *result, FILE *stream) {
   const replay_failure *failure = &result->first_failure;
-  char count[UNITS_TEXT];
-  units_count(result->failed_allocs, count);
-  fprintf(stream, "\n%s: %s request%s found no memory; the first:\n", result->spec->text, count,
-          result->failed_allocs == 1 ? "" : "s");
+  char requests[UNITS_COUNTED];
+  units_counted(result->failed_allocs, "request", requests);
+  fprintf(stream, "\n%s: %s found no memory%s\n", result->spec->text, requests,
+          result->failed_allocs == 1 ? ":" : "; the first:");
   fprintf(stream, "  event          %" PRIu64, failure->event);
   if (group->settings->laps > 1) fprintf(stream, " of lap %" PRIu64, failure->lap);
   fprintf(stream, ", id %" PRIu64 ", stream %" PRIu32 "\n", failure->id, failure->stream);
@@ -94,7 +103,7 @@ static void print_recorded(const replay_group *group, FILE *stream) {
   fputs("\nRequests that found no memory when recorded, made again here:\n", stream);
   for (size_t i = 0; i < group->count; i++) {
     const replay_result *result = &group->results[i];
-    if (!result->complete) continue;
+    if (!result->complete || result->spec->class->capabilities & POLICY_NO_MEMORY) continue;
     fprintf(stream, "  %s: %" PRIu64 " of %" PRIu64 " served\n", result->spec->text,
             result->recorded_ooms_served, result->recorded_ooms);
   }

@@ -15,6 +15,7 @@ struct table {
   table_line *lines;
   size_t count, capacity;
   size_t next_cell;
+  size_t wrap; /* the longest line; 0: any */
   bool lost;
 };
 
@@ -27,6 +28,10 @@ table *table_create(const char *const *titles, size_t columns) {
     rows->titles[i] = titles[i] + rows->left[i];
   }
   return rows;
+}
+
+void table_wrap(table *rows, size_t width) {
+  if (rows) rows->wrap = width;
 }
 
 void table_row(table *rows) {
@@ -62,8 +67,29 @@ static void print_cell(FILE *stream, const char *text, size_t width, bool left, 
   fputs(last ? "\n" : "  ", stream);
 }
 
+/* So many bytes of the text go into a line of this width. */
+static size_t line_length(const char *text, size_t width) {
+  size_t length = strlen(text);
+  if (length <= width) return length;
+  length = width;
+  while (length > 0 && text[length] != ' ') length--;
+  return length ? length : width;
+}
+
+/* The last cell of a row in as many lines as it needs, below one another. */
+static void print_wrapped(FILE *stream, const char *text, size_t indent, size_t width) {
+  for (;;) {
+    size_t length = line_length(text, width);
+    fprintf(stream, "%.*s\n", (int)length, text);
+    text += length;
+    while (*text == ' ') text++;
+    if (!*text) return;
+    fprintf(stream, "%*s", (int)indent, "");
+  }
+}
+
 bool table_print(const table *rows, FILE *stream) {
-  if (!rows) return false;
+  if (!rows || rows->columns == 0) return false;
   size_t widths[TABLE_COLUMNS] = {0};
   for (size_t i = 0; i < rows->columns; i++) {
     widths[i] = strlen(rows->titles[i]);
@@ -71,6 +97,11 @@ bool table_print(const table *rows, FILE *stream) {
       size_t width = strlen(rows->lines[j].cells[i]);
       if (width > widths[i]) widths[i] = width;
     }
+  }
+  size_t last = rows->columns - 1, indent = 0;
+  for (size_t i = 0; i < last; i++) indent += widths[i] + 2;
+  if (rows->wrap && rows->left[last] && indent + widths[last] > rows->wrap) {
+    widths[last] = rows->wrap > indent + TABLE_WRAPPED ? rows->wrap - indent : TABLE_WRAPPED;
   }
   for (size_t i = 0; i < rows->columns; i++) {
     print_cell(stream, rows->titles[i], widths[i], rows->left[i], i + 1 == rows->columns);
@@ -80,8 +111,12 @@ bool table_print(const table *rows, FILE *stream) {
     fputs(i + 1 == rows->columns ? "\n" : "  ", stream);
   }
   for (size_t j = 0; j < rows->count; j++) {
-    for (size_t i = 0; i < rows->columns; i++) {
-      print_cell(stream, rows->lines[j].cells[i], widths[i], rows->left[i], i + 1 == rows->columns);
+    const table_line *line = &rows->lines[j];
+    for (size_t i = 0; i < last; i++) print_cell(stream, line->cells[i], widths[i], rows->left[i], false);
+    if (rows->left[last]) {
+      print_wrapped(stream, line->cells[last], indent, widths[last]);
+    } else {
+      print_cell(stream, line->cells[last], widths[last], false, true);
     }
   }
   return !rows->lost;

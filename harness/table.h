@@ -6,13 +6,16 @@
 #include <stddef.h>
 #include <stdio.h>
 
-enum { TABLE_COLUMNS = 16, TABLE_CELL = 256 };
+enum { TABLE_COLUMNS = 16, TABLE_CELL = 256, TABLE_WRAPPED = 24 };
 
 typedef struct table table;
 
 /* columns: at most TABLE_COLUMNS titles; one that begins with '<' (not printed) has its
  * cells on the left, the others on the right. NULL when the host has no memory. */
 table *table_create(const char *const *titles, size_t columns);
+/* Breaks the cells of the last column, which must be on the left, so that no line is longer than width; at
+ * least TABLE_WRAPPED columns stay for it. */
+void table_wrap(table *rows, size_t width);
 /* Adds a row; its cells are empty until table_cell fills them. */
 void table_row(table *rows);
 /* Fills the next cell of the last row, cut at TABLE_CELL bytes. */

@@ -9,14 +9,27 @@ units_scale units_bytes_scale(uint64_t largest) {
   static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   size_t index = 0;
   double factor = 1;
-  while (index + 1 < sizeof names / sizeof *names && (double)largest >= factor * 1024) {
+  /* Three digits of 1023.7 KiB are 1.00 MiB. Bytes are not rounded. */
+  while (index + 1 < sizeof names / sizeof *names &&
+         (double)largest >= factor * (index == 0 ? 1024 : 1023.5)) {
     factor *= 1024;
     index++;
   }
   return (units_scale){names[index], factor};
 }
 
+/* Copies a number, with a comma before every third of its whole digits but the first. */
+static void separate(const char *number, char text[UNITS_TEXT]) {
+  size_t sign = number[0] == '-', whole = strspn(number + sign, "0123456789"), used = 0;
+  for (size_t i = 0; number[i] && used + 2 < UNITS_TEXT; i++) {
+    if (i > sign && i < sign + whole && (sign + whole - i) % 3 == 0) text[used++] = ',';
+    text[used++] = number[i];
+  }
+  text[used] = '\0';
+}
+
 void units_significant(double value, char text[UNITS_TEXT]) {
+  char digits[UNITS_TEXT];
   double magnitude = fabs(value);
   int decimals = 0;
   /* The bounds are those of rounding: 9.996 is 10.0. */
@@ -29,12 +42,13 @@ void units_significant(double value, char text[UNITS_TEXT]) {
   } else if (magnitude < 99.95) {
     decimals = 1;
   }
-  snprintf(text, UNITS_TEXT, "%.*f", decimals, value);
+  snprintf(digits, sizeof digits, "%.*f", decimals, value);
+  separate(digits, text);
 }
 
 void units_scaled(uint64_t bytes, units_scale scale, char text[UNITS_TEXT]) {
   if (scale.factor <= 1) {
-    snprintf(text, UNITS_TEXT, "%" PRIu64, bytes);
+    units_count(bytes, text);
   } else {
     units_significant((double)bytes / scale.factor, text);
   }
@@ -49,13 +63,14 @@ void units_bytes(uint64_t bytes, char text[UNITS_TEXT]) {
 
 void units_count(uint64_t count, char text[UNITS_TEXT]) {
   char digits[UNITS_TEXT];
-  int length = snprintf(digits, sizeof digits, "%" PRIu64, count);
-  size_t used = 0;
-  for (int i = 0; i < length; i++) {
-    if (i > 0 && (length - i) % 3 == 0) text[used++] = ',';
-    text[used++] = digits[i];
-  }
-  text[used] = '\0';
+  snprintf(digits, sizeof digits, "%" PRIu64, count);
+  separate(digits, text);
+}
+
+void units_counted(uint64_t count, const char *noun, char text[UNITS_COUNTED]) {
+  char number[UNITS_TEXT];
+  units_count(count, number);
+  snprintf(text, UNITS_COUNTED, "%s %s%s", number, noun, count == 1 ? "" : "s");
 }
 
 void units_time(uint64_t nanoseconds, char text[UNITS_TEXT]) {

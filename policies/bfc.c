@@ -19,7 +19,7 @@ static const policy_option options[] = {
      "blocks of this size and more are not split, and serve only requests as large"},
     {"roundup_power2_divisions", POLICY_OPTION_TEXT, "0", 0, 0, NULL, "",
      "round requests up to so many steps between powers of two: N, or [256:1,512:2,>:8] with keys in MiB"},
-    {"garbage_collection_threshold", POLICY_OPTION_REAL, "0", 0, 0.999999, NULL, "share of the limit",
+    {"garbage_collection_threshold", POLICY_OPTION_REAL, "0", 0, 0.999999, NULL, POLICY_SHARE_OF_LIMIT,
      "above this share old unsplit blocks are freed before new memory is taken; 0 is off, needs --limit"},
     {"large_segment_size_mb", POLICY_OPTION_INTEGER, "20", 11, 1e6, NULL, "MiB",
      "segment for requests above 1 MiB and below 10 MiB"},

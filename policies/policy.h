@@ -28,7 +28,8 @@ typedef enum policy_capability {
 } policy_capability;
 
 typedef enum policy_option_type {
-  POLICY_OPTION_SIZE,    /* bytes with suffix: 2MiB, 512KiB, 1GiB, 1.5GiB, 4096; "unlimited" is UINT64_MAX */
+  POLICY_OPTION_SIZE,    /* bytes with suffix: 2MiB, 2MB, 1.5GiB, 4096; K, KB and KiB are 1024; "unlimited" is
+                            UINT64_MAX */
   POLICY_OPTION_INTEGER, /* a non-negative whole number; "unlimited" is UINT64_MAX */
   POLICY_OPTION_REAL,
   POLICY_OPTION_BOOLEAN, /* true, false, 1, 0, on, off, yes, no */
@@ -45,6 +46,9 @@ typedef struct policy_option {
   const char *unit;          /* "bytes", "blocks", "" */
   const char *help;          /* one sentence */
 } policy_option;
+
+/* The unit of a real option that does nothing without a limit. */
+#define POLICY_SHARE_OF_LIMIT "share of --limit"
 
 /* Values after parsing, in the order of the policy's table. */
 typedef struct policy_value {

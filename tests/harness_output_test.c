@@ -15,8 +15,11 @@ START_TEST(bytes_have_three_digits) {
     uint64_t bytes;
     const char *text;
   } cases[] = {{0, "0 B"},
-               {1023, "1023 B"},
+               {1023, "1,023 B"},
                {1024, "1.00 KiB"},
+               {1047999, "1,023 KiB"},
+               {1048575, "1.00 MiB"},
+               {UINT64_C(1099511627775), "1.00 TiB"},
                {10 << 20, "10.0 MiB"},
                {UINT64_C(149557477376), "139 GiB"},
                {UINT64_C(8617197568), "8.03 GiB"},
@@ -36,7 +39,8 @@ START_TEST(numbers_and_times) {
     const char *text;
   } cases[] = {{0, "0"},          {0.00001, "0.00001"}, {0.7106, "0.711"},
                {0.99951, "1.00"}, {1.005e0, "1.00"},    {9.996, "10.0"},
-               {99.96, "100"},    {12345.6, "12346"},   {-2.5, "-2.50"}};
+               {99.96, "100"},    {12345.6, "12,346"},   {-2.5, "-2.50"},
+               {-1234567, "-1,234,567"}, {-123, "-123"}};
   char text[UNITS_TEXT];
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     units_significant(cases[i].value, text);
@@ -50,6 +54,11 @@ START_TEST(numbers_and_times) {
   ck_assert_str_eq(text, "1,234,567");
   units_count(UINT64_MAX, text);
   ck_assert_str_eq(text, "18,446,744,073,709,551,615");
+  char counted[UNITS_COUNTED];
+  units_counted(1, "stream", counted);
+  ck_assert_str_eq(counted, "1 stream");
+  units_counted(1258, "stream", counted);
+  ck_assert_str_eq(counted, "1,258 streams");
   units_time(412, text);
   ck_assert_str_eq(text, "412 ns");
   units_time(1250000, text);
@@ -57,7 +66,7 @@ START_TEST(numbers_and_times) {
   units_time(999600, text);
   ck_assert_str_eq(text, "1.00 ms");
   units_time(UINT64_C(3600000000000), text);
-  ck_assert_str_eq(text, "3600 s");
+  ck_assert_str_eq(text, "3,600 s");
 }
 END_TEST
 

@@ -200,7 +200,7 @@ START_TEST(a_failure_says_who_refused) {
   static const struct {
     const char *option, *value, *refused_by, *text;
   } cases[] = {{"--capacity", "100MiB", "device", "cuMemAlloc(size=83886080) returned"},
-               {"--limit", "100MiB", "limit", "did not refuse: the limit did"}};
+               {"--limit", "100MiB", "limit", "was not asked: more would be past the limit"}};
   for (size_t i = 0; i < 2; i++) {
     program_run run =
         REPLAY(EXIT_STATUS_OUT_OF_MEMORY, cases[i].option, cases[i].value, "--policy", "bfc,native", path);

@@ -133,6 +133,39 @@ START_TEST(trimming_leaves_holes_that_are_filled_again) {
 }
 END_TEST
 
+/* Chunks that are free apart from each other serve one request together: nothing new is taken. */
+START_TEST(free_chunks_move_to_where_they_are_needed) {
+  vmm_driver *driver = make((vmm_sim_configuration){.backed = true}, &everything);
+  vmm_address blocks[8];
+  vmm_mismatch mismatch;
+  for (uint64_t i = 0; i < 8; i++) {
+    blocks[i] = take(driver, 32 * MIB, 0);
+    ck_assert_success(vmm_fill(driver, blocks[i], 32 * MIB, 0, i));
+  }
+  uint64_t moved[2] = {vmm_sim_physical(driver, blocks[1]), vmm_sim_physical(driver, blocks[4])};
+  ck_assert_success(vmm_free_async(driver, blocks[1], 0));
+  ck_assert_success(vmm_free_async(driver, blocks[4], 0));
+  vmm_address whole = take(driver, 64 * MIB, 0);
+  ck_assert_uint_eq(whole, blocks[7] + 32 * MIB);
+  ck_assert_uint_eq(reserved(driver), 256 * MIB);
+  uint64_t physical[2] = {vmm_sim_physical(driver, whole), vmm_sim_physical(driver, whole + 32 * MIB)};
+  ck_assert((physical[0] == moved[0] && physical[1] == moved[1]) ||
+            (physical[0] == moved[1] && physical[1] == moved[0]));
+  ck_assert_success(vmm_fill(driver, whole, 64 * MIB, 0, 99));
+  for (uint64_t i = 0; i < 8; i++) {
+    if (i == 1 || i == 4) continue;
+    ck_assert_success(vmm_verify(driver, blocks[i], 32 * MIB, 0, i, &mismatch));
+    ck_assert_uint_eq(mismatch.wrong_words, 0);
+  }
+  ck_assert_success(vmm_verify(driver, whole, 64 * MIB, 0, 99, &mismatch));
+  ck_assert_uint_eq(mismatch.wrong_words, 0);
+  /* The places that they left are filled again, the lowest first. */
+  ck_assert_uint_eq(take(driver, 20 * MIB, 0), blocks[1]);
+  ck_assert_uint_eq(reserved(driver), 288 * MIB);
+  vmm_driver_destroy(driver);
+}
+END_TEST
+
 START_TEST(a_free_that_the_host_has_not_seen_cannot_be_trimmed) {
   vmm_driver *driver = make((vmm_sim_configuration){.event_delay = 1}, &everything);
   ck_assert_success(vmm_free_async(driver, take(driver, 64 * MIB, 0), 0));
@@ -253,6 +286,7 @@ static Suite *pool_suite(void) {
   suite_add_tcase(suite, tcase);
   tcase = tcase_create("giving back");
   tcase_add_loop_test(tcase, trimming_leaves_holes_that_are_filled_again, 0, 2);
+  tcase_add_test(tcase, free_chunks_move_to_where_they_are_needed);
   tcase_add_test(tcase, a_free_that_the_host_has_not_seen_cannot_be_trimmed);
   tcase_add_test(tcase, synchronising_gives_back_what_is_beyond_the_threshold);
   suite_add_tcase(suite, tcase);
