@@ -184,7 +184,7 @@ END_TEST
 
 START_TEST(every_effective_option_is_told) {
   char *path = write_test_file("few.txt", "a 1 4194304 0\nf 1\n");
-  program_run run = run_expecting(EXIT_STATUS_DONE, "replay", "-q", path);
+  program_run run = run_expecting(EXIT_STATUS_DONE, "replay", "-q", "--details", path);
   program_run data = run_expecting(EXIT_STATUS_DONE, "replay", "-q", "--json", "-", path);
   json_t *array = parse_output(&data);
   size_t count = 0;
