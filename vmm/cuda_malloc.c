@@ -27,6 +27,14 @@ vmm_status cuda_free(vmm_driver *driver, vmm_address address) {
   return VMM_SUCCESS;
 }
 
+/* The driver rounds a pool's bound up to steps of this size (seen on an H200, driver 580.159.04). */
+#define POOL_STEP_BYTES (UINT64_C(32) << 20)
+
+/* Can a pool hold anything at all? To the driver a bound of 0 is none. */
+static bool pool_can_hold(const vmm_cuda *cuda) {
+  return cuda->pool_configuration.maximum_bytes >= POOL_STEP_BYTES;
+}
+
 /* Threshold and reuse of a pool. */
 static CUresult apply_configuration(const vmm_cuda *cuda, CUmemoryPool pool) {
   const vmm_pool_configuration *wanted = &cuda->pool_configuration;
@@ -49,7 +57,8 @@ static CUresult make_pool(vmm_cuda *cuda) {
   if (cuda->pool_configuration.maximum_bytes != UINT64_MAX) {
 #if CUDA_VERSION >= 12020
     if (cuda->api->version < 12020) return CUDA_ERROR_NOT_SUPPORTED;
-    properties.maxSize = cuda->pool_configuration.maximum_bytes;
+    properties.maxSize = pool_can_hold(cuda) ? cuda->pool_configuration.maximum_bytes & ~(POOL_STEP_BYTES - 1)
+                                             : POOL_STEP_BYTES;
 #else
     return CUDA_ERROR_NOT_SUPPORTED;
 #endif
@@ -98,6 +107,7 @@ vmm_status cuda_malloc_async(vmm_driver *driver, uint64_t size, vmm_stream index
   cuda_span span;
   vmm_status status = (vmm_status)cuda_enter(cuda, &span);
   if (status == VMM_SUCCESS) status = pool_and_stream(cuda, index, &stream);
+  if (status == VMM_SUCCESS && size > 0 && !pool_can_hold(cuda)) status = VMM_OUT_OF_MEMORY;
   span.begin_ns = cuda_clock_ns();
   if (status == VMM_SUCCESS) {
     status = (vmm_status)cuda->api->MemAllocFromPoolAsync(&allocated, size, cuda->pool, stream);

@@ -122,10 +122,11 @@ typedef struct vmm_mismatch {
 typedef struct vmm_pool_configuration {
   uint64_t release_threshold; /* what it holds beyond goes back when the host synchronises; UINT64_MAX:
                                  nothing does */
-  uint64_t maximum_bytes;     /* most that it may hold, in steps of the driver's own; UINT64_MAX: no bound */
-  bool reuse_event;           /* memory freed on a stream, for one that waits for an event after the free */
-  bool reuse_opportunistic;   /* memory whose free has completed, for any stream */
-  bool reuse_internal;        /* memory of another stream, for which the driver makes the new one wait */
+  uint64_t maximum_bytes; /* most that it may hold, rounded down to steps of the driver's own; UINT64_MAX: no
+                             bound */
+  bool reuse_event;       /* memory freed on a stream, for one that waits for an event after the free */
+  bool reuse_opportunistic; /* memory whose free has completed, for any stream */
+  bool reuse_internal;      /* memory of another stream, for which the driver makes the new one wait */
 } vmm_pool_configuration;
 
 /* What the pool holds of the device, and of that what is given out; at most since the pool was made. */

@@ -12,9 +12,8 @@
  * all: when the next request comes with reuse_opportunistic, else when the host synchronises. With
  * reuse_internal a request for which no memory is left takes what another stream has freed.
  *
- * Differs from the device: that one also moves free chunks to the end of the range and merges
- * later. A program of 1,500 calls on one stream, 512 B to 80 MiB, reserved 2,592 MiB there and
- * 2,368 MiB here; 600 calls in, 1,632 and 1,504 MiB. */
+ * On 18 traces, with the host waiting after every call, the most that the pool held here was 0.3 % less to
+ * 8.7 % more than on an H200, 1.8 % on average (docs/numbers.md). */
 
 static bool is_smaller(const sim_pool *pool, uint32_t index, uint32_t than) {
   return index && (!than || pool->pieces[index].size < pool->pieces[than].size);

@@ -3,10 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Seen on an H200 (driver 580.159.04) and kept: one range of VA that grows at its end by whole
- * chunks of 32 MiB. Assumed: chunks that were given back leave holes, which are filled again from
- * the lowest on. A chunk costs a cuMemCreate, cuMemMap and cuMemSetAccess of 32 MiB, and a
- * cuMemUnmap and cuMemRelease when it goes. */
+/* Seen on an H200 (driver 580.159.04) and kept: one range of VA that grows by whole chunks of 32 MiB, which
+ * is also the step of its bound; chunks that are wholly free are moved where a request needs them before
+ * new ones are taken. Assumed: they come from the end of the range and go to the lowest run of free pieces
+ * and holes that is long enough. A chunk costs a cuMemCreate, cuMemMap and cuMemSetAccess of 32 MiB when it
+ * is taken, a cuMemUnmap and cuMemRelease when it goes, a cuMemUnmap, cuMemMap and cuMemSetAccess when it
+ * moves. */
 
 enum { VA_SHARE = 4 }; /* of the range, in device sizes */
 
@@ -254,8 +256,40 @@ static uint64_t share_of(const sim_pool_piece *hole, uint64_t end) {
   return wanted < hole->size ? wanted : hole->size;
 }
 
+/* The whole chunks inside a piece. */
+static uint64_t whole_begin(const sim_pool_piece *piece) {
+  return round_up(piece->offset, SIM_POOL_CHUNK_BYTES);
+}
+static uint64_t whole_end(const sim_pool_piece *piece) {
+  return (piece->offset + piece->size) & ~(SIM_POOL_CHUNK_BYTES - 1);
+}
+static uint64_t whole_bytes(const sim_pool_piece *piece) {
+  return whole_begin(piece) < whole_end(piece) ? whole_end(piece) - whole_begin(piece) : 0;
+}
+
+/* Maps spare chunks while there are any, returns how many bytes of them. */
+static vmm_status map_spare(vmm_sim *sim, uint64_t offset, uint64_t bytes, uint64_t *mapped) {
+  sim_pool *pool = sim->pool;
+  for (*mapped = 0; *mapped < bytes && pool->spare_count > 0; *mapped += SIM_POOL_CHUNK_BYTES) {
+    const uint64_t physical = pool->spare[pool->spare_count - 1];
+    const uint64_t at = offset + *mapped;
+    vmm_status status = sim_backing_map(sim, pool->start + at, SIM_POOL_CHUNK_BYTES, physical, true);
+    if (status != VMM_SUCCESS) return status;
+    pool->spare_count--;
+    pool->chunk_physical[at / SIM_POOL_CHUNK_BYTES] = physical;
+    sim_charge(sim, VMM_CALL_MAP, SIM_POOL_CHUNK_BYTES);
+    sim_charge(sim, VMM_CALL_SET_ACCESS, SIM_POOL_CHUNK_BYTES);
+  }
+  return VMM_SUCCESS;
+}
+
 static vmm_status map_chunks(vmm_sim *sim, uint64_t offset, uint64_t bytes) {
   sim_pool *pool = sim->pool;
+  uint64_t moved;
+  vmm_status spare = map_spare(sim, offset, bytes, &moved);
+  if (spare != VMM_SUCCESS || moved == bytes) return spare;
+  offset += moved;
+  bytes -= moved;
   vmm_status status = sim_backing_grow(sim, sim->next_physical + bytes);
   if (status == VMM_SUCCESS)
     status = sim_backing_map(sim, pool->start + offset, bytes, sim->next_physical, true);
@@ -306,50 +340,25 @@ static void count_reserved(vmm_sim *sim, uint64_t reserved) {
   if (reserved > usage->reserved_peak_bytes) usage->reserved_peak_bytes = reserved;
 }
 
-vmm_status sim_pool_grow(vmm_sim *sim, uint64_t size, uint32_t *grown) {
-  sim_pool *pool = sim->pool;
-  vmm_status status = open_range(sim);
-  if (status != VMM_SUCCESS) return status;
-  uint32_t first = find_run(pool, size);
-  if (!first) return VMM_OUT_OF_MEMORY;
-  uint64_t end = pool->pieces[first].offset + size, added = 0;
-  for (uint32_t at = first; at && pool->pieces[at].offset < end; at = pool->pieces[at].after) {
-    if (pool->pieces[at].state == SIM_PIECE_HOLE) added += share_of(&pool->pieces[at], end);
-  }
-  uint64_t reserved = sim->usage.pool_bytes;
-  if (!sim_physical_fits(sim, added) || reserved > pool->configuration.maximum_bytes ||
-      added > pool->configuration.maximum_bytes - reserved)
-    return VMM_OUT_OF_MEMORY;
-  status = map_run(sim, first, end);
-  if (status != VMM_SUCCESS) return status;
-  for (uint32_t at = first; at && pool->pieces[at].offset < end; at = pool->pieces[at].after) {
-    if (pool->pieces[at].state != SIM_PIECE_HOLE) continue;
-    uint64_t share = share_of(&pool->pieces[at], end);
-    sim_extents_remove(&pool->holes, pool->pieces[at].entry);
-    if (share < pool->pieces[at].size) hole_insert(pool, piece_cut(pool, at, share));
-    at = free_add(pool, at);
-    *grown = at;
-  }
-  count_reserved(sim, reserved + added);
-  return VMM_SUCCESS;
-}
-
-/* Takes the memory of whole chunks inside a free piece, at most so many bytes of its end. Returns how many.
- */
-static uint64_t release_piece(vmm_sim *sim, uint32_t index, uint64_t most) {
+/* Takes the memory of whole chunks inside a free piece, at most so many bytes of its end: to be mapped
+ * elsewhere, or back to the device. Returns how many. */
+static uint64_t take_chunks(vmm_sim *sim, uint32_t index, uint64_t most, bool move) {
   sim_pool *pool = sim->pool;
   const sim_pool_piece whole = pool->pieces[index];
-  uint64_t begin = round_up(whole.offset, SIM_POOL_CHUNK_BYTES);
-  uint64_t end = (whole.offset + whole.size) & ~(SIM_POOL_CHUNK_BYTES - 1);
-  if (begin >= end) return 0;
+  const uint64_t end = whole_end(&whole);
   uint64_t bytes = round_up(most, SIM_POOL_CHUNK_BYTES);
-  if (bytes > end - begin) bytes = end - begin;
-  begin = end - bytes;
-  if (sim_backing_unmap(sim, pool->start + begin, bytes) != VMM_SUCCESS) return 0;
+  if (bytes > whole_bytes(&whole)) bytes = whole_bytes(&whole);
+  const uint64_t begin = end - bytes;
+  if (bytes == 0 || sim_backing_unmap(sim, pool->start + begin, bytes) != VMM_SUCCESS) return 0;
   for (uint64_t offset = begin; offset < end; offset += SIM_POOL_CHUNK_BYTES) {
-    sim_backing_discard(sim, pool->chunk_physical[offset / SIM_POOL_CHUNK_BYTES], SIM_POOL_CHUNK_BYTES);
+    const uint64_t physical = pool->chunk_physical[offset / SIM_POOL_CHUNK_BYTES];
     sim_charge(sim, VMM_CALL_UNMAP, SIM_POOL_CHUNK_BYTES);
-    sim_charge(sim, VMM_CALL_RELEASE, SIM_POOL_CHUNK_BYTES);
+    if (move) {
+      pool->spare[pool->spare_count++] = physical;
+    } else {
+      sim_backing_discard(sim, physical, SIM_POOL_CHUNK_BYTES);
+      sim_charge(sim, VMM_CALL_RELEASE, SIM_POOL_CHUNK_BYTES);
+    }
   }
   sim_extents_remove(&pool->free, whole.entry);
   if (end < whole.offset + whole.size) free_insert(pool, piece_cut(pool, index, end - whole.offset));
@@ -363,6 +372,77 @@ static uint64_t release_piece(vmm_sim *sim, uint32_t index, uint64_t most) {
   return bytes;
 }
 
+/* Free pieces outside of [begin, end), from the one before index down; 0: none. */
+static uint32_t next_donor(const sim_pool *pool, uint32_t index, uint64_t begin, uint64_t end) {
+  const sim_pool_piece *pieces = pool->pieces;
+  for (; index; index = pieces[index].before) {
+    const sim_pool_piece *piece = &pieces[index];
+    const bool outside = piece->offset >= end || piece->offset + piece->size <= begin;
+    if (piece->state == SIM_PIECE_FREE && outside && whole_bytes(piece) > 0) return index;
+  }
+  return 0;
+}
+
+/* Takes wholly free chunks out of the pieces outside of [begin, end). */
+static vmm_status gather_spare(vmm_sim *sim, uint64_t begin, uint64_t end, uint64_t bytes) {
+  sim_pool *pool = sim->pool;
+  for (uint32_t index = next_donor(pool, pool->last, begin, end); index && bytes > 0;) {
+    if (!sim_pool_prepare(pool)) return VMM_OUT_OF_MEMORY;
+    uint32_t below = pool->pieces[index].before;
+    /* A hole there may be joined with what becomes one here. */
+    while (below && pool->pieces[below].state == SIM_PIECE_HOLE) below = pool->pieces[below].before;
+    bytes -= take_chunks(sim, index, bytes, true);
+    index = next_donor(pool, below, begin, end);
+  }
+  return sim_pool_prepare(pool) ? VMM_SUCCESS : VMM_OUT_OF_MEMORY;
+}
+
+/* Spare chunks that were not needed after all go back to the device. */
+static void drop_spare(vmm_sim *sim) {
+  sim_pool *pool = sim->pool;
+  if (pool->spare_count == 0) return;
+  count_reserved(sim, sim->usage.pool_bytes - pool->spare_count * SIM_POOL_CHUNK_BYTES);
+  while (pool->spare_count > 0)
+    sim_backing_discard(sim, pool->spare[--pool->spare_count], SIM_POOL_CHUNK_BYTES);
+}
+
+vmm_status sim_pool_grow(vmm_sim *sim, uint64_t size, uint32_t *grown) {
+  sim_pool *pool = sim->pool;
+  vmm_status status = open_range(sim);
+  if (status != VMM_SUCCESS) return status;
+  uint32_t first = find_run(pool, size);
+  if (!first) return VMM_OUT_OF_MEMORY;
+  const uint64_t begin = pool->pieces[first].offset, end = begin + size;
+  uint64_t needed = 0, moved = 0;
+  for (uint32_t at = first; at && pool->pieces[at].offset < end; at = pool->pieces[at].after) {
+    if (pool->pieces[at].state == SIM_PIECE_HOLE) needed += share_of(&pool->pieces[at], end);
+  }
+  for (uint32_t at = next_donor(pool, pool->last, begin, end); at && moved < needed;
+       at = next_donor(pool, pool->pieces[at].before, begin, end))
+    moved += whole_bytes(&pool->pieces[at]);
+  if (moved > needed) moved = needed;
+  const uint64_t added = needed - moved, reserved = sim->usage.pool_bytes;
+  if (!sim_physical_fits(sim, added) || reserved > pool->configuration.maximum_bytes ||
+      added > pool->configuration.maximum_bytes - reserved)
+    return VMM_OUT_OF_MEMORY;
+  status = gather_spare(sim, begin, end, moved);
+  if (status == VMM_SUCCESS) status = map_run(sim, first, end);
+  if (status != VMM_SUCCESS) {
+    drop_spare(sim);
+    return status;
+  }
+  for (uint32_t at = first; at && pool->pieces[at].offset < end; at = pool->pieces[at].after) {
+    if (pool->pieces[at].state != SIM_PIECE_HOLE) continue;
+    uint64_t share = share_of(&pool->pieces[at], end);
+    sim_extents_remove(&pool->holes, pool->pieces[at].entry);
+    if (share < pool->pieces[at].size) hole_insert(pool, piece_cut(pool, at, share));
+    at = free_add(pool, at);
+    *grown = at;
+  }
+  count_reserved(sim, reserved + added);
+  return VMM_SUCCESS;
+}
+
 vmm_status sim_pool_release(vmm_sim *sim, uint64_t keep) {
   sim_pool *pool = sim->pool;
   for (uint32_t index = pool->last, before; index && sim->usage.pool_bytes > keep; index = before) {
@@ -371,7 +451,7 @@ vmm_status sim_pool_release(vmm_sim *sim, uint64_t keep) {
     /* A hole before it may be joined with what becomes one here. */
     while (before && pool->pieces[before].state == SIM_PIECE_HOLE) before = pool->pieces[before].before;
     if (pool->pieces[index].state != SIM_PIECE_FREE) continue;
-    uint64_t released = release_piece(sim, index, sim->usage.pool_bytes - keep);
+    uint64_t released = take_chunks(sim, index, sim->usage.pool_bytes - keep, false);
     count_reserved(sim, sim->usage.pool_bytes - released);
   }
   return VMM_SUCCESS;
@@ -391,7 +471,9 @@ bool sim_async_create(vmm_sim *sim) {
   pool->limit = round_up(sim->capacity, SIM_POOL_CHUNK_BYTES) * VA_SHARE;
   pool->used = 1;
   pool->chunk_physical = calloc(pool->limit / SIM_POOL_CHUNK_BYTES, sizeof *pool->chunk_physical);
-  return pool->chunk_physical && sim_extents_reserve(&pool->free, 1) && sim_extents_reserve(&pool->live, 1);
+  pool->spare = calloc(pool->limit / SIM_POOL_CHUNK_BYTES, sizeof *pool->spare);
+  return pool->spare && pool->chunk_physical && sim_extents_reserve(&pool->free, 1) &&
+         sim_extents_reserve(&pool->live, 1);
 }
 
 void sim_async_destroy(vmm_sim *sim) {
@@ -404,6 +486,7 @@ void sim_async_destroy(vmm_sim *sim) {
   free(pool->streams);
   free(pool->pieces);
   free(pool->chunk_physical);
+  free(pool->spare);
   sim_extents_destroy(&pool->free);
   sim_extents_destroy(&pool->live);
   sim_extents_destroy(&pool->holes);

@@ -40,6 +40,8 @@ typedef struct sim_pool {
   vmm_address start;
   uint64_t limit; /* bytes of VA */
   uint64_t *chunk_physical;
+  uint64_t *spare; /* chunks taken out of free pieces, to be mapped elsewhere */
+  uint32_t spare_count;
   sim_pool_piece *pieces; /* pieces[0] stands for none */
   uint32_t used, capacity, unused_count, first_unused;
   uint32_t last; /* piece at the end of the range */
@@ -63,8 +65,9 @@ bool sim_pool_prepare(sim_pool *pool);
  * freed and that are pending. newest: only frees up to that number. 0: none. */
 uint32_t sim_pool_best_free(const sim_pool *pool, uint64_t size);
 uint32_t sim_pool_best_pending(const sim_pool *pool, uint32_t stream, uint64_t size, uint64_t newest);
-/* Puts memory into holes, the lowest ones that do, until a free piece holds size bytes. OUT_OF_MEMORY past
- * the device, the pool's bound or the range. A failure changes nothing. */
+/* Puts memory into holes, the lowest ones that do, until a free piece holds size bytes: first chunks that
+ * are wholly free elsewhere, then new ones. OUT_OF_MEMORY past the device, the pool's bound or the range. A
+ * failure changes nothing, but for a host without memory. */
 vmm_status sim_pool_grow(vmm_sim *sim, uint64_t size, uint32_t *grown);
 /* Cuts a pending or free piece down to size and makes it live; the rest stays what it was. */
 void sim_pool_take(sim_pool *pool, uint32_t index, uint64_t size);
