@@ -33,7 +33,7 @@ START_TEST(a_log_that_does_not_fit) {
                                   "--policy", "bfc", path);
   static const char *const pieces[] = {"streams.csv",
                                        "4 allocations, 2 streams",
-                                       "out of memory 1 times when recorded",
+                                       "out of memory 1 time when recorded",
                                        "bfc: 1 request found no memory",
                                        "event          4, id 139638782033920, stream 1",
                                        "wanted         80.0 MiB (83886080 bytes)",
@@ -72,7 +72,7 @@ START_TEST(exhausted_addresses_are_told) {
       "expandable: 7 requests found no memory", "device         508 GiB free of 512 GiB",
       "cuMemAddressReserve(size=618492067840, alignment=2097152) returned CUDA_ERROR_OUT_OF_MEMORY (2): "
       "no address space left for that",
-      "served by      bfc", "best           bfc, with at most"};
+      "served by      bfc", "best           bfc, which served all with at most"};
   for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) ck_assert_has(run.output, pieces[i]);
   program_run_free(&run);
   run = run_expecting(EXIT_STATUS_OUT_OF_MEMORY, "replay", "-q", "--capacity", "512GiB", "--policy",
@@ -227,6 +227,31 @@ START_TEST(a_snapshot_without_events_is_explained) {
 }
 END_TEST
 
+/* ---- glake#22: does it do anything? ---- */
+
+START_TEST(what_is_below_the_limit_is_counted) {
+  char events[1024];
+  size_t used = 0;
+  for (int i = 1; i <= 16; i++)
+    used += (size_t)snprintf(events + used, sizeof events - used, "a %d %d 0\n", i, i << 24);
+  char *path = write_test_file("below.txt", events);
+  program_run run = run_expecting(EXIT_STATUS_DONE, "replay", "-q", "--policy", "gmlake:frag_limit=512MiB",
+                                  "--json", "-", path);
+  json_t *array = parse_output(&run);
+  const json_t *object = json_array_get(array, 0);
+  ck_assert_double_eq(json_number(json_object_get(object, "counters"), "requests_below_frag_limit_count"),
+                      16);
+  const json_t *operations = json_object_get(object, "operations");
+  static const char *const states[] = {"S1", "S2", "S3", "S4", "S5"};
+  for (int i = 0; i < 5; i++)
+    ck_assert_double_eq(json_number(json_object_get(operations, states[i]), "count"), i == 3 ? 16 : 0);
+  ck_assert_double_gt(json_number(json_object_get(operations, "S4"), "us"), 0);
+  json_decref(array);
+  program_run_free(&run);
+  free(path);
+}
+END_TEST
+
 /* ---- rmm#529: all pools at once do not fit ---- */
 
 START_TEST(policies_have_the_device_to_themselves) {
@@ -272,6 +297,7 @@ static Suite *user_reports_suite(void) {
   tcase_add_loop_test(reports, an_address_given_out_twice_is_found, 0, 2);
   tcase_add_test(reports, every_effective_option_is_told);
   tcase_add_test(reports, a_snapshot_without_events_is_explained);
+  tcase_add_test(reports, what_is_below_the_limit_is_counted);
   tcase_add_test(reports, policies_have_the_device_to_themselves);
   tcase_add_test(reports, starts_without_any_library_of_the_vendor);
   suite_add_tcase(suite, reports);
