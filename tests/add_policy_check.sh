@@ -3,10 +3,19 @@
 set -euo pipefail
 root=$(cd -- "$(dirname -- "$0")/.." && pwd)
 copy=$(mktemp -d)
-trap 'cd /; rm -rf -- "$copy"' EXIT
-git -C "$root" ls-files -z --cached --others --exclude-standard | (cd -- "$root" && tar --null --files-from=- --ignore-failed-read -cf - 2>/dev/null) |
-  tar -xf - -C "$copy"
-cd -- "$copy"
-awk '/^```sh$/ { inside = 1; next } /^```$/ { inside = 0 } inside' docs/add-a-policy.md >commands.sh
-[ -s commands.sh ] || { echo 'docs/add-a-policy.md has no commands' >&2; exit 1; }
-bash -euo pipefail -x commands.sh
+# Bazel's own files go with the copy.
+export HOME=$copy/home
+finish() {
+  cd -- "$copy/tree" 2>/dev/null && bazel shutdown >/dev/null 2>&1
+  cd /
+  chmod -R u+w -- "$copy"
+  rm -rf -- "$copy"
+}
+trap finish EXIT
+mkdir -- "$copy/home" "$copy/tree"
+(cd -- "$root" && git ls-files -z --cached --others --exclude-standard | tar --null --files-from=- -cf -) |
+  tar -xf - -C "$copy/tree"
+cd -- "$copy/tree"
+awk '/^```sh$/ { inside = 1; next } /^```$/ { inside = 0 } inside' docs/add-a-policy.md >"$copy/commands"
+[ -s "$copy/commands" ] || { echo 'docs/add-a-policy.md has no commands' >&2; exit 1; }
+bash -euo pipefail -x "$copy/commands"
