@@ -245,7 +245,7 @@ START_TEST(what_is_below_the_limit_is_counted) {
   static const char *const states[] = {"S1", "S2", "S3", "S4", "S5"};
   for (int i = 0; i < 5; i++)
     ck_assert_double_eq(json_number(json_object_get(operations, states[i]), "count"), i == 3 ? 16 : 0);
-  ck_assert_double_gt(json_number(json_object_get(operations, "S4"), "us"), 0);
+  ck_assert_double_gt(json_number(json_object_get(operations, "S4"), "driver_us"), 0);
   json_decref(array);
   program_run_free(&run);
   free(path);
