@@ -15,10 +15,11 @@ typedef struct policies_options {
   bool json;
 } policies_options;
 
-enum { OPTION_JSON = 0x100 };
+enum { OPTION_JSON = 0x100, WIDTH = 110 };
 
-/* A size option's maximum from here on stands for none. */
+/* Maxima of sizes and whole numbers that from here on stand for none. */
 #define NO_MAXIMUM 1e15
+#define NO_COUNT 1e9
 
 static const struct argp_option option_table[] = {
     {"json", OPTION_JSON, NULL, 0, "print JSON instead", 0},
@@ -56,6 +57,18 @@ static const struct {
                     {POLICY_NO_MEMORY, "no_memory"}};
 enum { CAPABILITY_COUNT = sizeof capabilities / sizeof *capabilities };
 
+static void format_bound(const policy_option *option, double bound, char text[UNITS_TEXT]) {
+  if (option->type == POLICY_OPTION_INTEGER) {
+    units_count((uint64_t)bound, text);
+  } else {
+    snprintf(text, UNITS_TEXT, "%.12g", bound);
+  }
+}
+
+static bool is_granular(const policy_option *option) {
+  return option->type == POLICY_OPTION_SIZE && option->minimum == POLICY_GRANULARITY;
+}
+
 /* "2 MiB to 1 GiB", "a|b|c", "any" */
 static void format_range(const policy_option *option, char *text, size_t text_size) {
   if (option->type == POLICY_OPTION_CHOICE) {
@@ -67,6 +80,7 @@ static void format_range(const policy_option *option, char *text, size_t text_si
   } else if (option->type == POLICY_OPTION_SIZE) {
     char least[UNITS_TEXT], most[UNITS_TEXT];
     units_bytes((uint64_t)option->minimum, least);
+    if (is_granular(option)) snprintf(least, sizeof least, "granularity");
     if (option->maximum >= NO_MAXIMUM) {
       snprintf(text, text_size, "from %s", least);
       return;
@@ -74,11 +88,20 @@ static void format_range(const policy_option *option, char *text, size_t text_si
     units_bytes((uint64_t)option->maximum, most);
     snprintf(text, text_size, "%s to %s", least, most);
   } else {
-    snprintf(text, text_size, "%.12g to %.12g", option->minimum, option->maximum);
+    char least[UNITS_TEXT], most[UNITS_TEXT];
+    if (option->type == POLICY_OPTION_INTEGER && option->maximum >= NO_COUNT) {
+      snprintf(text, text_size, "from %.12g", option->minimum);
+      return;
+    }
+    format_bound(option, option->minimum, least);
+    format_bound(option, option->maximum, most);
+    snprintf(text, text_size, "%s to %s", least, most);
   }
 }
 
-static void print_policy(const policy_class *class) {
+/* changed: options were given with the name, and their values are shown. */
+static void print_policy(const policy_spec *spec, bool changed) {
+  const policy_class *class = spec->class;
   printf("%s: %s\n", class->name, class->summary);
   const char *needs[CAPABILITY_COUNT] = {"the driver's virtual memory management",
                                          "the driver's stream-ordered pool", "the whole trace in advance",
@@ -96,14 +119,22 @@ static void print_policy(const policy_class *class) {
     return;
   }
   putchar('\n');
-  const char *titles[] = {"<option", "<type", "<default", "<range", "<unit", "<meaning"};
-  table *rows = table_create(titles, sizeof titles / sizeof *titles);
-  for (const policy_option *option = class->options; option->name; option++) {
+  const char *plain[] = {"<option", "<type", "<default", "<range", "<unit", "<meaning"};
+  const char *with_values[] = {"<option", "<value", "<type", "<default", "<range", "<unit", "<meaning"};
+  table *rows = changed ? table_create(with_values, sizeof with_values / sizeof *with_values)
+                        : table_create(plain, sizeof plain / sizeof *plain);
+  table_wrap(rows, WIDTH);
+  bool has_sizes = false, has_granular = false;
+  for (size_t i = 0; class->options[i].name; i++) {
+    const policy_option *option = &class->options[i];
     char range[128];
     format_range(option, range, sizeof range);
     table_row(rows);
     table_cell(rows, "%s", option->name);
+    if (changed) table_cell(rows, "%s", spec->values[i].text);
     table_cell(rows, "%s", type_name(option->type));
+    has_sizes |= option->type == POLICY_OPTION_SIZE;
+    has_granular |= is_granular(option);
     table_cell(rows, "%s", option->default_value);
     table_cell(rows, "%s", range);
     table_cell(rows, "%s", option->unit ? option->unit : "");
@@ -111,6 +142,10 @@ static void print_policy(const policy_class *class) {
   }
   table_print(rows, stdout);
   table_destroy(rows);
+  if (has_sizes) putchar('\n');
+  if (has_granular) puts("granularity: the device's, 2 MiB on an H200; such a size is a multiple of it.");
+  if (has_sizes)
+    puts("In a size K, KB and KiB are all 1024 bytes, M, MB and MiB 1024 times that, and so on.");
 }
 
 static void print_list(void) {
@@ -174,17 +209,22 @@ static exit_status print_json(const policy_class *only) {
 
 exit_status command_policies(int argc, char **argv) {
   policies_options options = {0};
-  const struct argp parser = {
-      option_table, parse_option, "[NAME]", "Lists the allocator policies, or shows one with its options.",
-      NULL,         NULL,         NULL};
+  const struct argp parser = {option_table,
+                              parse_option,
+                              "[NAME[:KEY=VALUE,...]]",
+                              "Lists the allocator policies, or shows one with its options. With values the "
+                              "table shows those that hold then.",
+                              NULL,
+                              NULL,
+                              NULL};
   error_t failure = argp_parse(&parser, argc, argv, 0, NULL, &options);
   if (failure != 0) {
     program_complain("the command line cannot be read: %s", strerror(failure));
     return EXIT_STATUS_USAGE;
   }
   const policy_class *only = NULL;
+  policy_spec spec = {0};
   if (options.name) {
-    policy_spec spec;
     char message[1024];
     /* Parsing names the valid policies and the nearest; options given with the name are checked too. */
     if (policy_spec_parse(options.name, &spec, message, sizeof message) != VMM_SUCCESS) {
@@ -195,7 +235,7 @@ exit_status command_policies(int argc, char **argv) {
   }
   if (options.json) return print_json(only);
   if (only) {
-    print_policy(only);
+    print_policy(&spec, strchr(options.name, ':') != NULL);
   } else {
     print_list();
   }

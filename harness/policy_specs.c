@@ -40,8 +40,17 @@ bool policy_specs_add_all(policy_specs *specs, unsigned without, char *message, 
 }
 
 bool policy_specs_add_list(policy_specs *specs, const char *list, char *message, size_t message_size) {
+  const char *whole = list;
   while (true) {
     size_t length = policy_specs_first_length(list);
+    if (length == 0) {
+      snprintf(message, message_size, "%s'%s': a policy is expected %s",
+               *whole ? "the list of policies " : "", whole,
+               list == whole  ? "at its beginning"
+               : list[length] ? "between two commas"
+                              : "after the last comma");
+      return false;
+    }
     char *text = strndup(list, length);
     if (!text) {
       snprintf(message, message_size, "no memory for the policies");

@@ -2,6 +2,7 @@
 
 #include <argp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,18 +23,31 @@ static const program_command commands[] = {
     {NULL, NULL, NULL},
 };
 
+/* "lakebed replay": what runs, as argp names it too. */
+static char running[64] = "lakebed";
+
 void program_complain(const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  fputs("lakebed: ", stderr);
+  fprintf(stderr, "%s: ", running);
   vfprintf(stderr, format, arguments);
   fputc('\n', stderr);
   va_end(arguments);
 }
 
+/* What the launcher ./lakebed does before it comes to the program. */
+static const char launcher_help[] =
+    "\nOf the launcher, ./lakebed:\n"
+    "  test       run all tests, or some\n"
+    "  lint       check the sources\n"
+    "  new-policy write the skeleton of a policy\n"
+    "  golden     write the golden numbers of a policy\n";
+
 static void print_help(FILE *stream, const program_command *table, const char *title, const char *name) {
   fprintf(stream, "Usage: %s COMMAND [OPTION...]\n%s\n\nCommands:\n", name, title);
-  for (; table->name; table++) fprintf(stream, "  %-10s %s\n", table->name, table->summary);
+  for (const program_command *command = table; command->name; command++)
+    fprintf(stream, "  %-10s %s\n", command->name, command->summary);
+  if (table == commands) fputs(launcher_help, stream);
   fprintf(stream, "\n'%s COMMAND --help' describes a command.\n", name);
 }
 
@@ -49,11 +63,18 @@ static exit_status refuse_unknown(const program_command *table, const char *name
   }
   const char *nearest = policy_nearest_word(word, words);
   if (nearest) {
-    program_complain("%s has no command '%s'; did you mean %s? It has: %s", name, word, nearest, valid);
+    program_complain("no command '%s' (did you mean %s?); '%s' has: %s", word, nearest, name, valid);
   } else {
-    program_complain("%s has no command '%s'; it has: %s", name, word, valid);
+    program_complain("no command '%s'; '%s' has: %s", word, name, valid);
   }
   return EXIT_STATUS_USAGE;
+}
+
+static bool is_one_of(const char *word, const char *const *words, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    if (strcmp(word, words[i]) == 0) return true;
+  }
+  return false;
 }
 
 exit_status program_dispatch(const program_command *table, const char *title, int argc, char **argv) {
@@ -61,18 +82,21 @@ exit_status program_dispatch(const program_command *table, const char *title, in
     print_help(stderr, table, title, argv[0]);
     return EXIT_STATUS_USAGE;
   }
-  if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-?") == 0 || strcmp(argv[1], "help") == 0) {
+  static const char *const help_words[] = {"--help", "-h", "-?", "help"};
+  static const char *const version_words[] = {"--version", "-V", "version"};
+  if (is_one_of(argv[1], help_words, sizeof help_words / sizeof *help_words)) {
     print_help(stdout, table, title, argv[0]);
     return EXIT_STATUS_DONE;
   }
-  if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
+  if (is_one_of(argv[1], version_words, sizeof version_words / sizeof *version_words)) {
     puts("lakebed " PROGRAM_VERSION);
     return EXIT_STATUS_DONE;
   }
   for (const program_command *command = table; command->name; command++) {
     if (strcmp(command->name, argv[1]) != 0) continue;
-    char name[64];
+    char name[sizeof running];
     snprintf(name, sizeof name, "%s %s", argv[0], command->name);
+    memcpy(running, name, sizeof name);
     argv[1] = name;
     return command->run(argc - 1, argv + 1);
   }

@@ -21,7 +21,7 @@ exit_status program_main(int argc, char **argv);
  * program or group is, one line. */
 exit_status program_dispatch(const program_command *commands, const char *title, int argc, char **argv);
 
-/* "lakebed: " and the message on standard error, on a line of its own. */
+/* "lakebed COMMAND: " and the message on standard error, on a line of its own. */
 void program_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 exit_status command_replay(int argc, char **argv);

@@ -107,15 +107,15 @@ void trace_list_complain(const char *path, const trace_error *error) {
   struct dirent **files = NULL;
   int count = is_bare_name(path) ? list_bundled(&files) : 0;
   program_complain("%s", error->message);
-  if (count > 0) {
-    fputs("lakebed: bundled traces, which need no folder:", stderr);
-    for (int i = 0; i < count; i++) {
-      size_t length = strlen(files[i]->d_name);
-      if (length > 3 && strcmp(files[i]->d_name + length - 3, ".xz") == 0) length -= 3;
-      fprintf(stderr, "%s %.*s", i ? "," : "", (int)length, files[i]->d_name);
-    }
-    fputc('\n', stderr);
+  char names[1024] = "";
+  size_t used = 0;
+  for (int i = 0; i < count && used < sizeof names; i++) {
+    size_t length = strlen(files[i]->d_name);
+    if (length > 3 && strcmp(files[i]->d_name + length - 3, ".xz") == 0) length -= 3;
+    used += (size_t)snprintf(names + used, sizeof names - used, "%s%.*s", i ? ", " : "", (int)length,
+                             files[i]->d_name);
   }
+  if (count > 0) program_complain("bundled traces, which need no folder: %s", names);
   free_files(files, count);
 }
 

@@ -19,7 +19,7 @@
 enum { OPTION_CHUNK, OPTION_FRAG_LIMIT, OPTION_STITCH_BYTES, OPTION_STITCH_COUNT };
 
 static const policy_option options[] = {
-    {"chunk", POLICY_OPTION_SIZE, "2MiB", 1, 1e15, NULL, "bytes",
+    {"chunk", POLICY_OPTION_SIZE, "2MiB", POLICY_GRANULARITY, 1e15, NULL, "bytes",
      "size of one physical handle; requests below it go to the small pool"},
     {"frag_limit", POLICY_OPTION_SIZE, "2MiB", 0, 0, NULL, "bytes",
      "blocks below this size are neither split nor stitched (the paper's example is 128MiB)"},
@@ -327,14 +327,14 @@ static vmm_status several_blocks(gmlake *self, uint64_t size, vmm_stream stream,
                                  vmm_address *address) {
   vmm_status status = reserve_chunks(self, size / self->chunk);
   if (status != VMM_SUCCESS) return status;
-  uint64_t missing = size, count = 0, part = 0;
-  pool_block *last = NULL;
-  for (pool_block *pblock = pool_free_set_largest(&self->pblocks, stream); missing > 0;
-       pblock = pool_free_set_previous(last)) {
-    last = pblock;
-    part = pblock->size < missing ? pblock->size : missing;
-    count = gather(self, count, pblock, part);
+  pool_block *last = pool_free_set_largest(&self->pblocks, stream);
+  uint64_t missing = size, count = 0, part;
+  while (true) {
+    part = last->size < missing ? last->size : missing;
+    count = gather(self, count, last, part);
     missing -= part;
+    if (missing == 0) break;
+    last = pool_free_set_previous(last);
   }
   bool splits = part < last->size;
   split_parts parts;

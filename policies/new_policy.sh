@@ -5,7 +5,7 @@ set -euo pipefail
 cd -- "$(dirname -- "$0")/.."
 
 fail() {
-  printf 'lakebed: new-policy: %s\n' "$*" >&2
+  printf 'lakebed new-policy: %s\n' "$*" >&2
   exit 2
 }
 

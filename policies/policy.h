@@ -47,6 +47,9 @@ typedef struct policy_option {
   const char *help;          /* one sentence */
 } policy_option;
 
+/* The minimum of a size that is a multiple of the device's granularity. */
+#define POLICY_GRANULARITY 1
+
 /* The unit of a real option that does nothing without a limit. */
 #define POLICY_SHARE_OF_LIMIT "share of --limit"
 

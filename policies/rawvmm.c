@@ -10,7 +10,7 @@
 enum { OPTION_CHUNK };
 
 static const policy_option options[] = {
-    {"chunk", POLICY_OPTION_SIZE, "2MiB", 1, 1e15, NULL, "bytes",
+    {"chunk", POLICY_OPTION_SIZE, "2MiB", POLICY_GRANULARITY, 1e15, NULL, "bytes",
      "size of one physical handle; a multiple of the device's granularity"},
     {0},
 };

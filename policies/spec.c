@@ -196,6 +196,10 @@ static vmm_status parse_value(const parse *state, const char *policy_name, const
   /* Past every maximum, unless it is what the option begins with. */
   bool unlimited = strcmp(text, "unlimited") == 0 && strcmp(option->default_value, "unlimited") == 0;
   if (bounded && !unlimited && (number < option->minimum || number > option->maximum)) {
+    if (option->type == POLICY_OPTION_SIZE && option->minimum == POLICY_GRANULARITY) {
+      return refuse(state, "policy %s: %s=%s is out of range: it is a multiple of the device's granularity",
+                    policy_name, option->name, text);
+    }
     return refuse(state, "policy %s: %s=%s is out of range: %.12g to %.12g %s", policy_name, option->name,
                   text, option->minimum, option->maximum, option->unit ? option->unit : "");
   }

@@ -21,6 +21,13 @@ START_TEST(help_and_version) {
   run = run_expecting(EXIT_STATUS_DONE, "--version");
   ck_assert_str_eq(run.output, "lakebed " PROGRAM_VERSION "\n");
   program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_DONE, "version");
+  ck_assert_str_eq(run.output, "lakebed " PROGRAM_VERSION "\n");
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_DONE, "-h");
+  static const char *const words[] = {"test", "lint", "new-policy", "golden"};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) ck_assert_has(run.output, words[i]);
+  program_run_free(&run);
   static const char *const commands[] = {"replay", "policies", "doctor"};
   for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
     run = run_expecting(EXIT_STATUS_DONE, commands[i], "--help");
@@ -57,7 +64,9 @@ static const struct {
     {{"--policy", "gmlake:frag_limit=-1", EDGE}, {"frag_limit", "-1", NULL}},
     {{"--policy", "gmlake:frag_limit=", EDGE}, {"frag_limit", NULL, NULL}},
     {{"--policy", "gmlake:chunk=2MiB,chunk=4MiB", EDGE}, {"chunk", "twice", NULL}},
-    {{"--policy", "native,,bfc", EDGE}, {"policy", NULL, NULL}},
+    {{"--policy", "native,,bfc", EDGE}, {"'native,,bfc'", "between two commas", NULL}},
+    {{"--policy", "native,", EDGE}, {"'native,'", "after the last comma", NULL}},
+    {{"--policy", ",bfc", EDGE}, {"',bfc'", "at its beginning", NULL}},
     {{"--device", "h20", EDGE}, {"'h20'", "did you mean h200?", "a100"}},
     {{"--driver", "cud", EDGE}, {"'cud'", "did you mean cuda?", NULL}},
     {{"--laps", "0", EDGE}, {"--laps=0", NULL, NULL}},
@@ -510,6 +519,13 @@ START_TEST(policies_are_listed) {
   run = run_expecting(EXIT_STATUS_DONE, "policies", "gmlake");
   ck_assert_has(run.output, "frag_limit");
   ck_assert_has(run.output, "2MiB");
+  ck_assert_has(run.output, "granularity: the device's");
+  ck_assert_has(run.output, "K, KB and KiB are all 1024 bytes");
+  for (const char *line = run.output; *line; line += strcspn(line, "\n") + 1)
+    ck_assert_msg(strcspn(line, "\n") <= 110, "longer than 110 columns: %s", line);
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_DONE, "policies", "gmlake:chunk=4MiB");
+  ck_assert_has(run.output, "\nchunk         4MiB    size     2MiB ");
   program_run_free(&run);
   run = run_expecting(EXIT_STATUS_USAGE, "policies", "gmlak");
   ck_assert_has(run.errors, "did you mean gmlake?");

@@ -151,7 +151,7 @@ static const struct {
     {"gmlake:chunk=", {"policy gmlake: chunk=: expected a size"}},
     {"gmlake:chunk=10MBB", {"policy gmlake: chunk=10MBB: expected a size such as 2MiB"}},
     {"gmlake:chunk=-2MiB", {"policy gmlake: chunk=-2MiB: expected a size"}},
-    {"gmlake:chunk=0", {"policy gmlake: chunk=0 is out of range", "1 to"}},
+    {"gmlake:chunk=0", {"policy gmlake: chunk=0 is out of range", "granularity"}},
     {"gmlake:chunk=unlimited", {"policy gmlake: chunk=unlimited is out of range"}},
     {"gmlake:chunk=2 PiB", {"policy gmlake: chunk=2 PiB: expected a size"}},
     {"gmlake:stitch_count=-1", {"policy gmlake: stitch_count=-1: expected a whole number"}},
