@@ -108,7 +108,7 @@ static candidate *list_candidates(const alias_heap *heap, const alias_place *tak
        hole = pool_holes_next(hole, 1)) {
     vmm_address begin = hole->begin;
     while (begin < hole->end) {
-      vmm_address end = hole->end, next = hole->end;
+      vmm_address end = hole->end, next = end;
       for (uint32_t i = 0; i < taken->interval_count; i++) {
         const alias_interval *interval = &taken->intervals[i];
         if (interval->end <= begin || interval->begin >= end) continue;

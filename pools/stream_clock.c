@@ -84,7 +84,8 @@ bool pool_stream_clock_passed(pool_stream_clock *clock, vmm_stream stream, uint6
   return point <= events->passed;
 }
 
-bool pool_stream_clock_ordered(const pool_stream_clock *clock, vmm_stream waiter, vmm_stream stream, uint64_t point) {
+bool pool_stream_clock_ordered(const pool_stream_clock *clock, vmm_stream waiter, vmm_stream stream,
+                               uint64_t point) {
   const pool_stream_events *waiting = &clock->streams[waiter];
   return point <= clock->streams[stream].passed ||
          (stream < waiting->waited_count && point <= waiting->waited[stream]);

@@ -34,7 +34,8 @@ uint64_t pool_stream_clock_point(pool_stream_clock *clock, vmm_stream stream);
 bool pool_stream_clock_passed(pool_stream_clock *clock, vmm_stream stream, uint64_t point);
 /* Does work given to waiter from now on run after the point anyway, because it is passed or because
  * the stream was made to wait for it before? Asks the driver nothing. O(1). */
-bool pool_stream_clock_ordered(const pool_stream_clock *clock, vmm_stream waiter, vmm_stream stream, uint64_t point);
+bool pool_stream_clock_ordered(const pool_stream_clock *clock, vmm_stream waiter, vmm_stream stream,
+                               uint64_t point);
 /* Work given to waiter from now on runs after the point. Both streams must be prepared. */
 vmm_status pool_stream_clock_wait(pool_stream_clock *clock, vmm_stream waiter, vmm_stream stream,
                                   uint64_t point);

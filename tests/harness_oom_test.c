@@ -52,7 +52,7 @@ static void check_trace(const char *trace) {
     program_run run =
         run_expecting(EXIT_STATUS_DONE, "replay", "-q", "--policy", spec, "--capacity", exactly, trace);
     program_run_free(&run);
-    run = run_program("replay", "-q", "--policy", spec, "--capacity", less, trace, NULL);
+    run = run_program("replay", "-q", "--policy", spec, "--capacity", less, trace, (const char *)NULL);
     ck_assert_msg(run.status == EXIT_STATUS_OUT_OF_MEMORY, "%s serves %s with %s bytes: status %d", spec,
                   trace, less, run.status);
     program_run_free(&run);

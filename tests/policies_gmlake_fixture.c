@@ -23,7 +23,7 @@ static void describe(const policies_fixture *fixture, char *text, size_t text_si
     require(count < 256, "too many ranges to describe");
     ranges[count++] = range;
   }
-  qsort(ranges, count, sizeof *ranges, compare_ranges);
+  if (count > 0) qsort(ranges, count, sizeof *ranges, compare_ranges);
   text[0] = '\0';
   for (size_t i = 0; i < count; i++) {
     const pool_range *range = ranges[i];

@@ -174,7 +174,8 @@ static uint64_t verify_everywhere(policies_fixture *fixture, const filled *block
   while (home && (block->address < home->address || block->address >= home->address + home->size))
     home = home->next;
   uint64_t elsewhere = 0;
-  for (uint64_t offset = 0; home && offset < block->size; offset += home->unit) {
+  if (!home) return 0; /* the small pool has no ranges */
+  for (uint64_t offset = 0; offset < block->size; offset += home->unit) {
     const pool_chunk *chunk = home->slots[(block->address - home->address + offset) / home->unit].chunk;
     for (const pool_range *range = fixture->policy->heap.ranges; range; range = range->next) {
       for (uint64_t slot = 0; slot < range->size / range->unit; slot++) {
