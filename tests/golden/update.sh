@@ -4,7 +4,15 @@
 set -euo pipefail
 program=$1 name=$2
 cd -- "$(dirname -- "$0")/../.."
+# The program knows the names, and tells the nearest; it also takes options, which golden numbers are without.
+if [[ ! $name =~ ^[a-z][a-z0-9]*$ ]]; then
+  printf "lakebed golden: '%s' is no name of a policy; 'lakebed policies' lists them\n" "$name" >&2
+  exit 2
+fi
+"$program" policies "$name" >/dev/null || exit
+written=tests/golden/replay/$name.json
+trap 'rm -f -- "$written.new"' EXIT
 traces=(workloads/bundled/{edge,sawtooth_seq,multi_stream}.txt.xz)
-"$program" replay "${traces[@]}" --policy "$name" --no-host-timing --quiet --json - >"tests/golden/replay/$name.json.new"
-mv -- "tests/golden/replay/$name.json.new" "tests/golden/replay/$name.json"
-printf 'lakebed: tests/golden/replay/%s.json is written\n' "$name" >&2
+"$program" replay "${traces[@]}" --policy "$name" --no-host-timing --quiet --json - >"$written.new"
+mv -- "$written.new" "$written"
+printf 'lakebed golden: %s is written\n' "$written" >&2

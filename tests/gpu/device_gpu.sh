@@ -1,15 +1,22 @@
 #!/usr/bin/env bash
 # The real device: device_gpu.sh [PROGRAM [TESTS [FOLDER [TRACE...]]]]
 #
-# PROGRAM: the lakebed binary, default bazel-bin/harness/lakebed. TESTS: the folder with the test binaries
-# vmm_conformance_test and vmm_cuda_test, default bazel-bin/tests. FOLDER: where logs and results go, default a
+# PROGRAM: the lakebed binary, default .lakebed/lakebed. TESTS: the folder with the test binaries
+# vmm_conformance_test and vmm_cuda_test, default .lakebed/bazel-bin/tests. FOLDER: where logs and results go, default a
 # new one. TRACE: what is replayed, default the bundled ones. POLICIES: which, default all but those that take
 # minutes. Needs a GPU; compute-sanitizer and python3 where there are any. Prints a line a check and
-# "N passed, N failed, N skipped"; exits 1 if anything failed.
+# "N passed, N failed, N skipped"; exits 1 if anything failed, 4 without
+# the program or a GPU.
 set -uo pipefail
 cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." || exit 1
-program=$(readlink -f -- "${1:-bazel-bin/harness/lakebed}")
-tests=$(readlink -f -- "${2:-bazel-bin/tests}")
+program=${1:-.lakebed/lakebed}
+tests=${2:-.lakebed/bazel-bin/tests}
+source tests/gpu/needs.sh
+need_program "$program"
+need_tests "$tests" vmm_conformance_test vmm_cuda_test
+need_gpu "$program"
+program=$(readlink -f -- "$program")
+tests=$(readlink -f -- "$tests")
 folder=${3:-$(mktemp -d)}
 mkdir -p "$folder"
 folder=$(readlink -f -- "$folder")
