@@ -19,11 +19,43 @@ START_TEST(regions_double_for_ever) {
 }
 END_TEST
 
+/* The conformance table of TensorFlow's rules: 1 GiB, growth allowed. */
+START_TEST(conformance_table) {
+  policies_fixture fixture;
+  policies_fixture_open(&fixture, &(policies_fixture_options){.spec = "tfbfc", .limit = GIB});
+  const pool_statistics *statistics = policies_statistics(&fixture);
+  static const struct {
+    uint64_t size, pool_bytes, bytes_in_use; /* size 0: the second block is freed */
+  } steps[] = {{1, 2097152, 256},
+               {3145728, 6291456, 4194560},
+               {20971520, 39845888, 37748992},
+               {0, 39845888, 33554688},
+               {1048576, 39845888, 35651584}};
+  vmm_address blocks[5];
+  for (size_t i = 0; i < 5; i++) {
+    if (steps[i].size > 0)
+      blocks[i] = policies_alloc(&fixture, steps[i].size, 0);
+    else
+      policies_free(&fixture, blocks[1]);
+    ck_assert_uint_eq(statistics->reserved_bytes.current, steps[i].pool_bytes);
+    ck_assert_uint_eq(statistics->allocated_bytes.current, steps[i].bytes_in_use);
+    policies_fixture_check(&fixture, "in the table");
+  }
+  policies_free(&fixture, blocks[0]);
+  policies_free(&fixture, blocks[2]);
+  policies_free(&fixture, blocks[4]);
+  policies_fixture_close(&fixture);
+}
+END_TEST
+
 static Suite *tfbfc_suite(void) {
   Suite *suite = suite_create("tfbfc");
   TCase *regions = tcase_create("regions");
   tcase_add_test(regions, regions_double_for_ever);
   suite_add_tcase(suite, regions);
+  TCase *table = tcase_create("table");
+  tcase_add_test(table, conformance_table);
+  suite_add_tcase(suite, table);
   return suite;
 }
 
