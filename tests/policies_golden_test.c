@@ -41,7 +41,9 @@ static const char *const field_names[FIELDS] = {
 
 /* Lines where the outcome hangs on what the driver keeps for itself or on the addresses it
  * gives when memory is returned in the middle of a run: exactly these fields differ. A field that
- * begins to agree fails the test, so that the table stays true. */
+ * begins to agree fails the test, so that the table stays true.
+ * roundup_power2_divisions: two later runs of the same PyTorch on an H200 gave our 77 mallocs and 61
+ * segments; the recorded run took one small segment more. */
 static const struct {
   const char *trace, *conf, *fraction;
   unsigned differing;
