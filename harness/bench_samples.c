@@ -45,11 +45,6 @@ bench_summary bench_samples_summarize(bench_samples *samples) {
   return summary;
 }
 
-void bench_samples_clear(bench_samples *samples) {
-  samples->count = 0;
-  samples->lost = false;
-}
-
 void bench_samples_free(bench_samples *samples) {
   free(samples->values);
   *samples = (bench_samples){0};

@@ -23,8 +23,6 @@ typedef struct bench_summary {
 void bench_samples_add(bench_samples *samples, uint64_t nanoseconds);
 /* Sorts the samples. All zero without samples. O(n log n). */
 bench_summary bench_samples_summarize(bench_samples *samples);
-/* Forgets them, keeps the room. */
-void bench_samples_clear(bench_samples *samples);
 void bench_samples_free(bench_samples *samples);
 
 #endif

@@ -110,12 +110,6 @@ void event_source_summary(const event_source *source, trace_summary *summary) {
   }
 }
 
-uint64_t event_source_events(const event_source *source) {
-  trace_summary summary;
-  event_source_summary(source, &summary);
-  return summary.allocations + summary.frees;
-}
-
 double event_source_progress(const event_source *source) {
   if (!source->streaming && source->complete) {
     return source->kept_count ? (double)source->cursor / (double)source->kept_count : 1;

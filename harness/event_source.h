@@ -26,8 +26,6 @@ trace_status event_source_rewind(event_source *source, trace_error *error);
 bool event_source_complete(const event_source *source);
 /* Of the first reading; complete when event_source_complete says so. */
 void event_source_summary(const event_source *source, trace_summary *summary);
-/* Events in all: allocations and frees, once the trace is complete. */
-uint64_t event_source_events(const event_source *source);
 /* Share of the events delivered since the last rewind, 0 to 1; negative when unknown. */
 double event_source_progress(const event_source *source);
 /* Accepts NULL. */

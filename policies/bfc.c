@@ -84,15 +84,6 @@ static bool collects_garbage(const bfc *self) {
   return self->gc_threshold > 0 && self->base.heap.limit != UINT64_MAX;
 }
 
-/* Frees whose events have completed become free blocks. */
-static void take_back_complete(bfc *self, bool wait) {
-  pool_allocation taken;
-  while (pool_heap_next_complete(&self->base.heap, wait, &taken)) {
-    pool_block *block = taken.owner;
-    pool_caching_take_back(block->pool, block);
-  }
-}
-
 static pool_block *find_free(bfc *self, pool_caching *pool, uint64_t size, vmm_stream stream) {
   if (collects_garbage(self)) pool->lookups++;
   pool_block *block = pool_free_set_best_fit(&pool->free, stream, size);
@@ -157,7 +148,7 @@ static bool release_oversize(bfc *self, pool_caching *pool, uint64_t size, vmm_s
 }
 
 static vmm_status release_cached(bfc *self) {
-  take_back_complete(self, true);
+  pool_caching_take_back_complete(&self->base.heap, true);
   vmm_status large = pool_caching_release_all(&self->large);
   vmm_status small = pool_caching_release_all(&self->small);
   return large != VMM_SUCCESS ? large : small;
@@ -181,7 +172,7 @@ static vmm_status take_from_driver(bfc *self, pool_caching *pool, uint64_t size,
 
 static vmm_status bfc_alloc(policy *base, uint64_t requested, vmm_stream stream, vmm_address *address) {
   bfc *self = (bfc *)base;
-  take_back_complete(self, false);
+  pool_caching_take_back_complete(&self->base.heap, false);
   uint64_t size = pytorch_round(&self->rounding, requested);
   bool is_small = size <= PYTORCH_SMALL_MAXIMUM;
   pool_caching *pool = is_small ? &self->small : &self->large;
@@ -197,14 +188,7 @@ static vmm_status bfc_alloc(policy *base, uint64_t requested, vmm_stream stream,
 }
 
 static vmm_status bfc_free(policy *base, vmm_address address) {
-  pool_allocation *allocation = pool_heap_find(&base->heap, address), taken;
-  if (!allocation) return VMM_INVALID_VALUE;
-  vmm_status status;
-  if (pool_heap_take_back(&base->heap, allocation, &taken, &status)) {
-    pool_block *block = taken.owner;
-    pool_caching_take_back(block->pool, block);
-  }
-  return status;
+  return pool_caching_free(&base->heap, address);
 }
 
 static vmm_status bfc_record_stream(policy *base, vmm_address address, vmm_stream stream) {

@@ -314,16 +314,8 @@ static vmm_status release_pool(expandable *self, segment_pool *pool) {
   return first;
 }
 
-static void take_back_complete(expandable *self, bool wait) {
-  pool_allocation taken;
-  while (pool_heap_next_complete(&self->base.heap, wait, &taken)) {
-    pool_block *block = taken.owner;
-    pool_caching_take_back(block->pool, block);
-  }
-}
-
 static vmm_status release_cached(expandable *self) {
-  take_back_complete(self, true);
+  pool_caching_take_back_complete(&self->base.heap, true);
   self->base.heap.statistics.host_waits++;
   vmm_status status = vmm_synchronize(self->base.heap.driver);
   if (status != VMM_SUCCESS) return status;
@@ -353,7 +345,7 @@ static pool_block *find_free(expandable *self, segment_pool *pool, uint64_t size
 static vmm_status expandable_alloc(policy *base, uint64_t requested, vmm_stream stream,
                                    vmm_address *address) {
   expandable *self = (expandable *)base;
-  take_back_complete(self, false);
+  pool_caching_take_back_complete(&self->base.heap, false);
   uint64_t size = pytorch_round(&self->rounding, requested);
   segment_pool *pool = size <= PYTORCH_SMALL_MAXIMUM ? &self->small : &self->large;
   pool_block *block = find_free(self, pool, size, stream);
@@ -371,14 +363,7 @@ static vmm_status expandable_alloc(policy *base, uint64_t requested, vmm_stream 
 }
 
 static vmm_status expandable_free(policy *base, vmm_address address) {
-  pool_allocation *allocation = pool_heap_find(&base->heap, address), taken;
-  if (!allocation) return VMM_INVALID_VALUE;
-  vmm_status status;
-  if (pool_heap_take_back(&base->heap, allocation, &taken, &status)) {
-    pool_block *block = taken.owner;
-    pool_caching_take_back(block->pool, block);
-  }
-  return status;
+  return pool_caching_free(&base->heap, address);
 }
 
 static vmm_status expandable_record_stream(policy *base, vmm_address address, vmm_stream stream) {

@@ -95,6 +95,25 @@ void pool_caching_take_back(pool_caching *pool, pool_block *block) {
   insert(pool, block);
 }
 
+vmm_status pool_caching_free(pool_heap *heap, vmm_address address) {
+  pool_allocation *allocation = pool_heap_find(heap, address), taken;
+  if (!allocation) return VMM_INVALID_VALUE;
+  vmm_status status;
+  if (pool_heap_take_back(heap, allocation, &taken, &status)) {
+    pool_block *block = taken.owner;
+    pool_caching_take_back(block->pool, block);
+  }
+  return status;
+}
+
+void pool_caching_take_back_complete(pool_heap *heap, bool wait) {
+  pool_allocation taken;
+  while (pool_heap_next_complete(heap, wait, &taken)) {
+    pool_block *block = taken.owner;
+    pool_caching_take_back(block->pool, block);
+  }
+}
+
 vmm_status pool_caching_release(pool_caching *pool, pool_block *block) {
   vmm_status status = pool_segment_free(pool->heap, block->backing);
   if (status != VMM_SUCCESS) return status;

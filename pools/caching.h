@@ -36,6 +36,14 @@ vmm_status pool_caching_hand_out(pool_caching *pool, pool_block *block, uint64_t
 /* A block whose memory is free for reuse: merges it with free neighbours. O(log n). */
 void pool_caching_take_back(pool_caching *pool, pool_block *block);
 
+/* The free of a policy whose allocations are owned by blocks of such pools: memory that another
+ * stream may still use is taken back when it no longer does. INVALID_VALUE for an address that is not live.
+ */
+vmm_status pool_caching_free(pool_heap *heap, vmm_address address);
+
+/* Takes back what no stream uses any more; wait: after waiting for all of them. */
+void pool_caching_take_back_complete(pool_heap *heap, bool wait);
+
 /* Returns a free block that is a whole segment to the driver. */
 vmm_status pool_caching_release(pool_caching *pool, pool_block *block);
 /* Returns every one. Goes on past failures and returns the first. */

@@ -37,7 +37,7 @@ START_TEST(samples_are_ranked) {
   bench_samples_add(&samples, 7);
   summary = bench_samples_summarize(&samples);
   ck_assert(summary.p50 == 7 && summary.p90 == 7 && summary.p99 == 7 && summary.maximum == 7);
-  bench_samples_clear(&samples);
+  bench_samples_free(&samples);
   for (uint64_t i = 200; i > 0; i--) bench_samples_add(&samples, i);
   summary = bench_samples_summarize(&samples);
   ck_assert_uint_eq(summary.count, 200);

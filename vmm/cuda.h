@@ -123,18 +123,14 @@ vmm_status vmm_cuda_time_record(vmm_driver *driver, vmm_stream stream, vmm_event
 /* Device time between two such events that have been reached (NOT_READY before). */
 vmm_status vmm_cuda_time_between(vmm_driver *driver, vmm_event begin, vmm_event end, double *milliseconds);
 
-/* In stream order. to and from the host: waits until done. within: returns as soon as it is queued. */
+/* In stream order, to and from the host; waits until done. */
 vmm_status vmm_cuda_copy_to(vmm_driver *driver, vmm_address destination, const void *source, uint64_t size,
                             vmm_stream stream);
 vmm_status vmm_cuda_copy_from(vmm_driver *driver, void *destination, vmm_address source, uint64_t size,
                               vmm_stream stream);
-vmm_status vmm_cuda_copy_within(vmm_driver *driver, vmm_address destination, vmm_address source,
-                                uint64_t size, vmm_stream stream);
 /* Sets bytes; returns as soon as it is queued. */
 vmm_status vmm_cuda_set_bytes(vmm_driver *driver, vmm_address address, uint8_t value, uint64_t size,
                               vmm_stream stream);
-/* The host waits for one stream. */
-vmm_status vmm_cuda_stream_synchronize(vmm_driver *driver, vmm_stream stream);
 
 /* Pinned host memory that kernels reach at *device_address. NULL on failure. */
 void *vmm_cuda_host_alloc(vmm_driver *driver, uint64_t size, vmm_address *device_address);

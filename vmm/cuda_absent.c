@@ -112,28 +112,12 @@ vmm_status vmm_cuda_copy_from(vmm_driver *driver, void *destination, vmm_address
   return VMM_NO_DEVICE;
 }
 
-vmm_status vmm_cuda_copy_within(vmm_driver *driver, vmm_address destination, vmm_address source,
-                                uint64_t size, vmm_stream stream) {
-  (void)driver;
-  (void)destination;
-  (void)source;
-  (void)size;
-  (void)stream;
-  return VMM_NO_DEVICE;
-}
-
 vmm_status vmm_cuda_set_bytes(vmm_driver *driver, vmm_address address, uint8_t value, uint64_t size,
                               vmm_stream stream) {
   (void)driver;
   (void)address;
   (void)value;
   (void)size;
-  (void)stream;
-  return VMM_NO_DEVICE;
-}
-
-vmm_status vmm_cuda_stream_synchronize(vmm_driver *driver, vmm_stream stream) {
-  (void)driver;
   (void)stream;
   return VMM_NO_DEVICE;
 }

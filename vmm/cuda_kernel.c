@@ -117,13 +117,18 @@ vmm_status vmm_cuda_launch(vmm_driver *driver, vmm_cuda_module *module, const ch
   return cuda_fail(cuda, result, "cuLaunchKernel");
 }
 
+/* The context becomes current, and the stream is found. cuda_leave in any case. */
+static CUresult enter_stream(vmm_cuda *cuda, vmm_stream index, cuda_span *span, CUstream *stream) {
+  CUresult result = cuda_enter(cuda, span);
+  return result == CUDA_SUCCESS ? (CUresult)cuda_stream_of(cuda, index, stream) : result;
+}
+
 vmm_status vmm_cuda_copy_to(vmm_driver *driver, vmm_address destination, const void *source, uint64_t size,
                             vmm_stream index) {
   vmm_cuda *cuda = cuda_of(driver);
   CUstream stream;
   cuda_span span;
-  CUresult result = cuda_enter(cuda, &span);
-  if (result == CUDA_SUCCESS) result = (CUresult)cuda_stream_of(cuda, index, &stream);
+  CUresult result = enter_stream(cuda, index, &span, &stream);
   if (result == CUDA_SUCCESS) result = cuda->api->MemcpyHtoDAsync(destination, source, size, stream);
   if (result == CUDA_SUCCESS) result = cuda->api->StreamSynchronize(stream);
   cuda_leave(cuda, &span);
@@ -135,24 +140,11 @@ vmm_status vmm_cuda_copy_from(vmm_driver *driver, void *destination, vmm_address
   vmm_cuda *cuda = cuda_of(driver);
   CUstream stream;
   cuda_span span;
-  CUresult result = cuda_enter(cuda, &span);
-  if (result == CUDA_SUCCESS) result = (CUresult)cuda_stream_of(cuda, index, &stream);
+  CUresult result = enter_stream(cuda, index, &span, &stream);
   if (result == CUDA_SUCCESS) result = cuda->api->MemcpyDtoHAsync(destination, source, size, stream);
   if (result == CUDA_SUCCESS) result = cuda->api->StreamSynchronize(stream);
   cuda_leave(cuda, &span);
   return cuda_fail(cuda, result, "cuMemcpyDtoHAsync");
-}
-
-vmm_status vmm_cuda_copy_within(vmm_driver *driver, vmm_address destination, vmm_address source,
-                                uint64_t size, vmm_stream index) {
-  vmm_cuda *cuda = cuda_of(driver);
-  CUstream stream;
-  cuda_span span;
-  CUresult result = cuda_enter(cuda, &span);
-  if (result == CUDA_SUCCESS) result = (CUresult)cuda_stream_of(cuda, index, &stream);
-  if (result == CUDA_SUCCESS) result = cuda->api->MemcpyDtoDAsync(destination, source, size, stream);
-  cuda_leave(cuda, &span);
-  return cuda_fail(cuda, result, "cuMemcpyDtoDAsync");
 }
 
 vmm_status vmm_cuda_set_bytes(vmm_driver *driver, vmm_address address, uint8_t value, uint64_t size,
@@ -160,8 +152,7 @@ vmm_status vmm_cuda_set_bytes(vmm_driver *driver, vmm_address address, uint8_t v
   vmm_cuda *cuda = cuda_of(driver);
   CUstream stream;
   cuda_span span;
-  CUresult result = cuda_enter(cuda, &span);
-  if (result == CUDA_SUCCESS) result = (CUresult)cuda_stream_of(cuda, index, &stream);
+  CUresult result = enter_stream(cuda, index, &span, &stream);
   if (result == CUDA_SUCCESS) result = cuda->api->MemsetD8Async(address, value, size, stream);
   cuda_leave(cuda, &span);
   return cuda_fail(cuda, result, "cuMemsetD8Async");

@@ -60,7 +60,6 @@
   XX(LaunchKernel, "cuLaunchKernel", 4000)                                \
   XX(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", 3020)                       \
   XX(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2", 3020)                       \
-  XX(MemcpyDtoDAsync, "cuMemcpyDtoDAsync_v2", 3020)                       \
   XX(MemsetD8Async, "cuMemsetD8Async", 3020)                              \
   XX(MemHostAlloc, "cuMemHostAlloc", 2020)                                \
   XX(MemFreeHost, "cuMemFreeHost", 2000)                                  \

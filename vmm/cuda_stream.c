@@ -174,17 +174,6 @@ vmm_status cuda_synchronize(vmm_driver *driver) {
   return cuda_refuse(cuda, (vmm_status)result, VMM_CALL_SYNCHRONIZE, 0, 0, 0, 0);
 }
 
-vmm_status vmm_cuda_stream_synchronize(vmm_driver *driver, vmm_stream index) {
-  vmm_cuda *cuda = cuda_of(driver);
-  CUstream stream;
-  cuda_span span;
-  vmm_status status = (vmm_status)cuda_enter(cuda, &span);
-  if (status == VMM_SUCCESS) status = cuda_stream_of(cuda, index, &stream);
-  if (status == VMM_SUCCESS) status = (vmm_status)cuda->api->StreamSynchronize(stream);
-  cuda_leave(cuda, &span);
-  return cuda_fail(cuda, (CUresult)status, "cuStreamSynchronize");
-}
-
 vmm_status vmm_cuda_time_record(vmm_driver *driver, vmm_stream stream, vmm_event *event) {
   vmm_cuda *cuda = cuda_of(driver);
   return cuda_fail(cuda, (CUresult)record(cuda, stream, true, event), "cuEventRecord");

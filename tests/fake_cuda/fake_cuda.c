@@ -561,13 +561,6 @@ CUresult cuMemcpyDtoHAsync_v2(void *destination, CUdeviceptr source, size_t size
   return CUDA_SUCCESS;
 }
 
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr destination, CUdeviceptr source, size_t size, CUstream stream) {
-  BEGIN();
-  (void)stream;
-  memmove((void *)(uintptr_t)destination, (const void *)(uintptr_t)source, size);
-  return CUDA_SUCCESS;
-}
-
 CUresult cuMemsetD8Async(CUdeviceptr address, unsigned char value, size_t size, CUstream stream) {
   BEGIN();
   (void)stream;
