@@ -1,4 +1,3 @@
-#include <inttypes.h>
 #include <stdlib.h>
 
 #include "workloads/failure.h"
@@ -9,19 +8,6 @@ typedef struct events_reader {
   trace_text text;
   uint64_t events;
 } events_reader;
-
-static trace_status expected(const trace *opened, trace_text *text, const char *what, trace_error *error) {
-  char quoted[TRACE_QUOTED_BYTES];
-  return trace_fail_line(error, opened->input.name, text->line, "expected %s, found %s", what,
-                         trace_text_quote(text, quoted));
-}
-
-static trace_status ledger_failed(const trace *opened, const trace_text *text, uint64_t id,
-                                  trace_ledger_result result, trace_error *error) {
-  if (result == TRACE_LEDGER_NO_MEMORY) return trace_fail_memory(error, opened->input.name);
-  return trace_fail_line(error, opened->input.name, text->line, "id %" PRIu64 " %s", id,
-                         trace_ledger_result_text(result));
-}
 
 static trace_status next(trace *opened, trace_event *event, trace_error *error) {
   events_reader *reader = opened->reader;
@@ -36,26 +22,29 @@ static trace_status next(trace *opened, trace_event *event, trace_error *error) 
   uint64_t id, size, stream = 0;
   if (letter != 'a' && letter != 'f') {
     if (letter != 0) text->at--;
-    return expected(opened, text, "'a ID SIZE [STREAM]' or 'f ID'", error);
+    return trace_text_expected(text, opened->input.name, "'a ID SIZE [STREAM]' or 'f ID'", error);
   }
-  if (!trace_text_unsigned(text, &id)) return expected(opened, text, "an ID (a number from 0 on)", error);
+  if (!trace_text_unsigned(text, &id))
+    return trace_text_expected(text, opened->input.name, "an ID (a number from 0 on)", error);
   trace_ledger_result result;
   if (letter == 'a') {
     const uint8_t *field = text->at;
     if (!trace_text_unsigned(text, &size) || size > INT64_MAX) {
       text->at = field;
-      return expected(opened, text, "a SIZE (bytes, 0 to 2^63-1)", error);
+      return trace_text_expected(text, opened->input.name, "a SIZE (bytes, 0 to 2^63-1)", error);
     }
     if (!trace_text_at_end(text) && !trace_text_unsigned(text, &stream)) {
-      return expected(opened, text, "a STREAM (a number from 0 on)", error);
+      return trace_text_expected(text, opened->input.name, "a STREAM (a number from 0 on)", error);
     }
-    if (!trace_text_at_end(text)) return expected(opened, text, "the end of the line after STREAM", error);
+    if (!trace_text_at_end(text))
+      return trace_text_expected(text, opened->input.name, "the end of the line after STREAM", error);
     result = trace_ledger_alloc(&opened->ledger, id, size, stream, event);
   } else {
-    if (!trace_text_at_end(text)) return expected(opened, text, "the end of the line after ID", error);
+    if (!trace_text_at_end(text))
+      return trace_text_expected(text, opened->input.name, "the end of the line after ID", error);
     result = trace_ledger_free_completed(&opened->ledger, id, event);
   }
-  if (result != TRACE_LEDGER_OK) return ledger_failed(opened, text, id, result, error);
+  if (result != TRACE_LEDGER_OK) return trace_ledger_fail(opened->input.name, text->line, id, result, error);
   event->time_us = 0;
   reader->events++;
   return TRACE_OK;

@@ -16,24 +16,11 @@ typedef struct lakebed_reader {
   bool ended;       /* the end line has been read */
 } lakebed_reader;
 
-static trace_status expected(const trace *opened, trace_text *text, const char *what, trace_error *error) {
-  char quoted[TRACE_QUOTED_BYTES];
-  return trace_fail_line(error, opened->input.name, text->line, "expected %s, found %s", what,
-                         trace_text_quote(text, quoted));
-}
-
-static trace_status ledger_failed(const trace *opened, const trace_text *text, uint64_t id,
-                                  trace_ledger_result result, trace_error *error) {
-  if (result == TRACE_LEDGER_NO_MEMORY) return trace_fail_memory(error, opened->input.name);
-  return trace_fail_line(error, opened->input.name, text->line, "id %" PRIu64 " %s", id,
-                         trace_ledger_result_text(result));
-}
-
 static trace_status read_version(trace *opened, trace_text *text, trace_error *error) {
   text->at += strlen(TRACE_LAKEBED_MAGIC); /* detection has seen it */
   uint64_t version;
   if (!trace_text_unsigned(text, &version) || !trace_text_at_end(text)) {
-    return expected(opened, text, "the version of the lakebed trace format", error);
+    return trace_text_expected(text, opened->input.name, "the version of the lakebed trace format", error);
   }
   if (version != TRACE_LAKEBED_VERSION) {
     return trace_fail_line(error, opened->input.name, text->line,
@@ -51,11 +38,12 @@ static trace_status declare_stream(trace *opened, trace_text *text, trace_error 
                            reader->streams);
   }
   if (!trace_text_unsigned(text, &recorded) || !trace_text_at_end(text)) {
-    return expected(opened, text, "'s INDEX HANDLE'", error);
+    return trace_text_expected(text, opened->input.name, "'s INDEX HANDLE'", error);
   }
   uint32_t dense;
   trace_ledger_result result = trace_ledger_stream(&opened->ledger, recorded, &dense);
-  if (result != TRACE_LEDGER_OK) return ledger_failed(opened, text, recorded, result, error);
+  if (result != TRACE_LEDGER_OK)
+    return trace_ledger_fail(opened->input.name, text->line, recorded, result, error);
   if (dense != index) {
     return trace_fail_line(error, opened->input.name, text->line, "the stream %" PRIu64 " is declared twice",
                            recorded);
@@ -68,7 +56,7 @@ static trace_status set_time(trace *opened, trace_text *text, trace_error *error
   lakebed_reader *reader = opened->reader;
   uint64_t time_us;
   if (!trace_text_unsigned(text, &time_us) || time_us > INT64_MAX || !trace_text_at_end(text)) {
-    return expected(opened, text, "'t MICROSECONDS' (0 to 2^63-1)", error);
+    return trace_text_expected(text, opened->input.name, "'t MICROSECONDS' (0 to 2^63-1)", error);
   }
   reader->time_us = time_us;
   return TRACE_OK;
@@ -80,7 +68,8 @@ static trace_status advance_time(trace *opened, trace_text *text, trace_error *e
   if (trace_text_at_end(text)) return TRACE_OK;
   int64_t delta;
   if (!trace_text_signed(text, &delta) || !trace_text_at_end(text)) {
-    return expected(opened, text, "the microseconds since the event before, then the end of the line", error);
+    return trace_text_expected(text, opened->input.name,
+                               "the microseconds since the event before, then the end of the line", error);
   }
   int64_t time_us;
   if (__builtin_add_overflow((int64_t)reader->time_us, delta, &time_us) || time_us < 0) {
@@ -97,7 +86,7 @@ static trace_status read_size_and_stream(trace *opened, trace_text *text, uint64
   const uint8_t *field = text->at;
   if (!trace_text_unsigned(text, size) || *size > INT64_MAX) {
     text->at = field;
-    return expected(opened, text, "a SIZE (bytes, 0 to 2^63-1)", error);
+    return trace_text_expected(text, opened->input.name, "a SIZE (bytes, 0 to 2^63-1)", error);
   }
   if (!trace_text_unsigned(text, &index) || index >= reader->streams) {
     return trace_fail_line(error, opened->input.name, text->line,
@@ -113,7 +102,7 @@ static trace_status read_event(trace *opened, trace_text *text, char letter, tra
   lakebed_reader *reader = opened->reader;
   uint64_t id = 0, size = 0, stream = 0;
   if (letter != 'o' && !trace_text_unsigned(text, &id)) {
-    return expected(opened, text, "an ID (a number from 0 on)", error);
+    return trace_text_expected(text, opened->input.name, "an ID (a number from 0 on)", error);
   }
   trace_status status = TRACE_OK;
   if (letter == 'a' || letter == 'o') status = read_size_and_stream(opened, text, &size, &stream, error);
@@ -138,7 +127,7 @@ static trace_status read_event(trace *opened, trace_text *text, char letter, tra
       result = trace_ledger_free_requested(&opened->ledger, id, event);
       break;
   }
-  if (result != TRACE_LEDGER_OK) return ledger_failed(opened, text, id, result, error);
+  if (result != TRACE_LEDGER_OK) return trace_ledger_fail(opened->input.name, text->line, id, result, error);
   event->time_us = reader->time_us;
   return TRACE_OK;
 }
@@ -147,7 +136,7 @@ static trace_status read_end(trace *opened, trace_text *text, trace_error *error
   lakebed_reader *reader = opened->reader;
   uint64_t events;
   if (!trace_text_unsigned(text, &events) || !trace_text_at_end(text)) {
-    return expected(opened, text, "'e EVENTS'", error);
+    return trace_text_expected(text, opened->input.name, "'e EVENTS'", error);
   }
   if (events != reader->events) {
     return trace_fail_line(error, opened->input.name, text->line,
@@ -180,7 +169,7 @@ static trace_status next(trace *opened, trace_event *event, trace_error *error) 
       status = read_version(opened, text, error);
       reader->begun = true;
     } else if (reader->ended) {
-      status = expected(opened, text, "nothing after the 'e EVENTS' line", error);
+      status = trace_text_expected(text, opened->input.name, "nothing after the 'e EVENTS' line", error);
     } else {
       char letter = trace_text_letter(text);
       switch (letter) {
@@ -201,7 +190,8 @@ static trace_status next(trace *opened, trace_event *event, trace_error *error) 
           break;
         default:
           if (letter != 0) text->at--;
-          status = expected(opened, text, "a line that begins with a, f, r, o, s, t or e", error);
+          status = trace_text_expected(text, opened->input.name,
+                                       "a line that begins with a, f, r, o, s, t or e", error);
       }
     }
     if (status != TRACE_OK) return status;

@@ -1,7 +1,10 @@
 #include "workloads/ledger.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "workloads/failure.h"
 
 /* Freed ids beyond this many may be forgotten: a double free then reads as a free of an id never seen. */
 enum { REMEMBERED_FREED_IDS = 32 * 1024, MOST_STREAMS = 1024 * 1024 };
@@ -203,4 +206,10 @@ const char *trace_ledger_result_text(trace_ledger_result result) {
       break;
   }
   return "";
+}
+
+trace_status trace_ledger_fail(const char *name, uint64_t line, uint64_t id, trace_ledger_result result,
+                               trace_error *error) {
+  if (result == TRACE_LEDGER_NO_MEMORY) return trace_fail_memory(error, name);
+  return trace_fail_line(error, name, line, "id %" PRIu64 " %s", id, trace_ledger_result_text(result));
 }

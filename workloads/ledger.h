@@ -61,5 +61,8 @@ trace_ledger_result trace_ledger_stream(trace_ledger *ledger, uint64_t recorded,
 
 /* What went wrong, for a message. */
 const char *trace_ledger_result_text(trace_ledger_result result);
+/* "NAME:LINE: id N ..." of a result that is not OK; or no memory. */
+trace_status trace_ledger_fail(const char *name, uint64_t line, uint64_t id, trace_ledger_result result,
+                               trace_error *error);
 
 #endif
