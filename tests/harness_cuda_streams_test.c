@@ -44,23 +44,23 @@ static void hold_end(holder *self, vmm_driver *driver) {
 }
 
 /* One block, written late by a busy stream and freed at once; then the next owner writes its own. */
-static void hand_over(policy *policy, vmm_driver *driver, uint64_t size, uint64_t pattern,
+static void hand_over(policy *under_test, vmm_driver *driver, uint64_t size, uint64_t pattern,
                       vmm_stream next_stream) {
   vmm_address first, second;
   holder busy;
-  must(policy_alloc(policy, size, OTHER_STREAM, &first), "the first block");
+  must(policy_alloc(under_test, size, OTHER_STREAM, &first), "the first block");
   hold_begin(&busy, driver);
   must(vmm_fill(driver, first, size, BUSY_STREAM, pattern), "writing late");
-  must(policy_record_stream(policy, first, BUSY_STREAM), "recording the busy stream");
-  must(policy_free(policy, first), "freeing");
-  must(policy_alloc(policy, size, next_stream, &second), "the second block");
+  must(policy_record_stream(under_test, first, BUSY_STREAM), "recording the busy stream");
+  must(policy_free(under_test, first), "freeing");
+  must(policy_alloc(under_test, size, next_stream, &second), "the second block");
   must(vmm_fill(driver, second, size, next_stream, pattern + 1), "writing the second block");
   hold_end(&busy, driver);
   vmm_mismatch mismatch;
   must(vmm_verify(driver, second, size, next_stream, pattern + 1, &mismatch), "reading");
   ck_assert_msg(mismatch.wrong_words == 0, "%s: %llu words of a block of %llu bytes are another stream's",
-                policy->class->name, (unsigned long long)mismatch.wrong_words, (unsigned long long)size);
-  must(policy_free(policy, second), "freeing the second block");
+                under_test->class->name, (unsigned long long)mismatch.wrong_words, (unsigned long long)size);
+  must(policy_free(under_test, second), "freeing the second block");
 }
 
 START_TEST(late_writers_hit_nobody) {
@@ -74,22 +74,22 @@ START_TEST(late_writers_hit_nobody) {
     test_skip("a policy without memory of its own");
   }
   policy_spec spec;
-  policy *policy;
+  policy *under_test;
   must(policy_spec_parse(class->name, &spec, reason, sizeof reason), reason);
-  must(policy_create(&spec, driver, UINT64_MAX, &policy, reason, sizeof reason), reason);
+  must(policy_create(&spec, driver, UINT64_MAX, &under_test, reason, sizeof reason), reason);
   uint64_t settled = 0;
   for (int round = 0; round < ROUNDS; round++) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
       uint64_t pattern = ((uint64_t)round << 32) + 2 * i + 1;
-      hand_over(policy, driver, sizes[i], pattern, round % 2 ? BUSY_STREAM : OTHER_STREAM);
+      hand_over(under_test, driver, sizes[i], pattern, round % 2 ? BUSY_STREAM : OTHER_STREAM);
     }
     /* What was waited for comes back: two rounds have seen all there is to hold. */
-    uint64_t held = policy->heap.statistics.reserved_bytes.peak;
+    uint64_t held = under_test->heap.statistics.reserved_bytes.peak;
     if (round == 1) settled = held;
     if (round > 1) ck_assert_uint_eq(held, settled);
-    ck_assert_msg(policy_check(policy, reason, sizeof reason), "%s: %s", class->name, reason);
+    ck_assert_msg(policy_check(under_test, reason, sizeof reason), "%s: %s", class->name, reason);
   }
-  policy_destroy(policy);
+  policy_destroy(under_test);
   vmm_driver_destroy(driver);
 }
 END_TEST
