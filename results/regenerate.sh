@@ -162,7 +162,7 @@ section_compare() {
     printf '# %s: driver time measured, and as the simulated device charges it; reserved peaks of both\n' "$(recordings | wc -l) recordings"
     awk -F, '
       /^#/ { next }
-      FNR == 1 { delete at; for (i = 1; i <= NF; i++) at[$i] = i; next }
+      !(FILENAME in seen) { seen[FILENAME]; delete at; for (i = 1; i <= NF; i++) at[$i] = i; next }
       { key = $at["trace"] SUBSEP $at["policy"] }
       NR == FNR { us[key] = $at["driver_us"]; reserved[key] = $at["reserved_peak_bytes"]; calls[key] = $at["driver_calls"]; next }
       !header++ { printf "%-44s %-12s %12s %12s %8s %10s %6s\n", "trace", "policy", "measured ms", "model ms", "ratio", "reserved", "calls" }
@@ -198,12 +198,12 @@ draw_replays() {
   if [[ -s $simulated/replay.csv ]]; then
     means "$simulated/replay.csv" >"$scratch"
     draw frontier "$simulated/frontier" "data=$scratch" 'heading=Recorded training runs on the simulated H200' \
-      "provenance=$(grep -c pickle <(cut -d, -f1 "$simulated/replay.csv" | sort -u)) recordings; results/regenerate.sh sim figures"
+      "provenance=$(grep -v '^#' "$simulated/replay.csv" | cut -d, -f1 | sort -u | grep -c pickle) recordings; results/regenerate.sh sim figures"
   fi
   if [[ -s $out/replay.csv ]]; then
     means "$out/replay.csv" >"$scratch"
     draw frontier "$out/frontier" "data=$scratch" 'heading=Recorded training runs on an H200' \
-      "provenance=$(grep -c pickle <(cut -d, -f1 "$out/replay.csv" | sort -u)) recordings; results/regenerate.sh replay figures"
+      "provenance=$(grep -v '^#' "$out/replay.csv" | cut -d, -f1 | sort -u | grep -c pickle) recordings; results/regenerate.sh replay figures"
   fi
   rm -f -- "$scratch"
 }
