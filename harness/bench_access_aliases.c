@@ -131,16 +131,16 @@ static void report(bench_access *bench, table *rows, const char *test, uint64_t 
   table_cell(rows, "%s", test);
   table_cell(rows, "%s", chunk_text);
   table_cell(rows, "%s", block_bytes ? block_text : "-");
-  table_cell(rows, "%" PRIu32, rounds);
-  table_cell(rows, "%" PRIu64, outcome->launches);
+  table_count(rows, rounds);
+  table_count(rows, outcome->launches);
   if (outcome->least_overlap < 0) {
     table_cell(rows, "-");
   } else {
     table_cell(rows, "%.1f %%", outcome->least_overlap * 100);
   }
   table_cell(rows, "%s", words);
-  table_cell(rows, "%" PRIu64, outcome->via_a.wrong);
-  table_cell(rows, "%" PRIu64, outcome->via_b.wrong);
+  table_count(rows, outcome->via_a.wrong);
+  table_count(rows, outcome->via_b.wrong);
 
   json_t *record = bench_session_record(session, test);
   bench_record_text(session, record, "memory", "aliased");

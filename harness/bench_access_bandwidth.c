@@ -188,7 +188,7 @@ static void report_buffer(bench_access *bench, table *rows, uint64_t chunk, bool
     }
     bench_record_integer(session, record, "wrong_words", result->wrong);
   }
-  table_cell(rows, "%" PRIu64, wrong);
+  table_count(rows, wrong);
 }
 
 static exit_status measure_buffer(bench_access *bench, table *rows, vmm_address address, uint64_t chunk,

@@ -261,11 +261,11 @@ static void record_operation(bench_session *session, json_t *record, const char 
 }
 
 static void add_cells(table *rows, const bench_summary *host, const bench_summary *driver) {
-  table_cell(rows, "%.0f", host->p50);
-  table_cell(rows, "%" PRIu64, host->p99);
-  table_cell(rows, "%.0f", driver->p50);
-  table_cell(rows, "%" PRIu64, driver->p99);
-  table_cell(rows, "%.0f", driver->mean);
+  table_number(rows, host->p50);
+  table_count(rows, host->p99);
+  table_number(rows, driver->p50);
+  table_count(rows, driver->p99);
+  table_number(rows, driver->mean);
 }
 
 static void report(steady_state *self, const policy_spec *spec) {

@@ -26,13 +26,7 @@ static double paper_value(uint64_t total, uint64_t chunk, int stage) {
   return -1;
 }
 
-static void significant_cell(table *rows, double value) {
-  char text[UNITS_TEXT];
-  units_significant(value, text);
-  table_cell(rows, "%s", text);
-}
-
-static void microseconds_cell(table *rows, double nanoseconds) { significant_cell(rows, nanoseconds / 1000); }
+static void microseconds_cell(table *rows, double nanoseconds) { table_number(rows, nanoseconds / 1000); }
 
 static void print_table(bench_session *session, table *rows) {
   progress_clear(&session->shown);
@@ -182,19 +176,19 @@ static void print_normalized(bench_vmm *bench, const total_points *all) {
     bench_size_text(point->plan.chunk, chunk);
     table_row(rows);
     table_cell(rows, "%s", chunk);
-    table_cell(rows, "%" PRIu64, bench_build_chunks(&point->plan));
+    table_count(rows, bench_build_chunks(&point->plan));
     const double unit = all->native.malloc.p50;
     for (int stage = 0; stage < BENCH_STAGES_BUILDING; stage++) {
-      significant_cell(rows, unit > 0 ? point->stages[stage].p50 / unit : 0);
+      table_number(rows, unit > 0 ? point->stages[stage].p50 / unit : 0);
     }
-    significant_cell(rows, unit > 0 ? point->build.p50 / unit : 0);
+    table_number(rows, unit > 0 ? point->build.p50 / unit : 0);
     for (int stage = 0; stage <= BENCH_STAGES_BUILDING && beside; stage++) {
       double value = paper_value(all->native.total, point->plan.chunk,
                                  stage == BENCH_STAGES_BUILDING ? (int)BENCH_STAGE_COUNT : stage);
       if (value < 0) {
         table_cell(rows, "-");
       } else {
-        significant_cell(rows, value);
+        table_number(rows, value);
       }
     }
   }
@@ -216,7 +210,7 @@ static void print_raw(bench_vmm *bench, const total_points *all) {
     bench_size_text(point->plan.chunk, chunk);
     table_row(rows);
     table_cell(rows, "%s", chunk);
-    table_cell(rows, "%" PRIu64, calls);
+    table_count(rows, calls);
     for (int stage = 0; stage < BENCH_STAGES_BUILDING; stage++)
       microseconds_cell(rows, point->stages[stage].p50);
     microseconds_cell(rows, point->build.p50);
@@ -273,7 +267,7 @@ exit_status bench_vmm_table1(bench_vmm *bench) {
 
 static void figure6_cells(table *rows, const total_points *all, double nanoseconds) {
   microseconds_cell(rows, nanoseconds);
-  significant_cell(rows, all->native.malloc.p50 > 0 ? nanoseconds / all->native.malloc.p50 : 0);
+  table_number(rows, all->native.malloc.p50 > 0 ? nanoseconds / all->native.malloc.p50 : 0);
 }
 
 /* One of the driver's own ways, over all totals. way: 0 cuMemAlloc, 1 a warm pool, 2 a cold one. */

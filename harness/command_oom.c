@@ -244,7 +244,8 @@ static exit_status try_policies(oom_work *work) {
     capacity_search(work->source, &specs->items[i], &work->settings, &work->group.need, work->shown, result);
     if (result->found) {
       units_bytes(result->capacity_bytes, capacity);
-      snprintf(outcome, sizeof outcome, "%s are enough: %u replays", capacity, result->replays);
+      snprintf(outcome, sizeof outcome, "%s are enough: %u replay%s", capacity, result->replays,
+               result->replays == 1 ? "" : "s");
     } else if (result->status == EXIT_STATUS_OUT_OF_MEMORY) {
       snprintf(outcome, sizeof outcome, "no device is large enough");
     }
@@ -293,6 +294,7 @@ static exit_status try_trace(const oom_options *options, const device_model *mod
   work.group = (oom_group){.path = path,
                            .model = model,
                            .frees_requested = options->trace.free_requests,
+                           .specs = &options->specs,
                            .results = work.results,
                            .verdicts = work.verdicts,
                            .count = options->specs.count};

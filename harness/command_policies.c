@@ -156,7 +156,7 @@ static void print_list(void) {
     while ((*class)->options && (*class)->options[count].name) count++;
     table_row(rows);
     table_cell(rows, "%s", (*class)->name);
-    table_cell(rows, "%zu", count);
+    table_count(rows, count);
     table_cell(rows, "%s", (*class)->summary);
   }
   table_print(rows, stdout);

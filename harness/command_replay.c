@@ -200,8 +200,11 @@ static exit_status replay_on(const replay_options *options, const device_model *
   };
   char date[OPTION_DATE_TEXT];
   option_date(date);
-  replay_group group = {
-      .settings = &settings, .host_timing = options->host_timing, .date = date, .command = options->command};
+  replay_group group = {.settings = &settings,
+                        .specs = &options->specs,
+                        .host_timing = options->host_timing,
+                        .date = date,
+                        .command = options->command};
   exit_status status = check_limit(options, &settings);
   if (status != EXIT_STATUS_DONE) return status;
   replay_sinks sinks = {0};

@@ -202,7 +202,7 @@ static void print_overview(const trace_facts *facts, size_t count) {
     table_cell(rows, "%s", text);
     units_count(summary->orphan_frees, text);
     table_cell(rows, "%s", text);
-    table_cell(rows, "%" PRIu32, summary->streams);
+    table_count(rows, summary->streams);
     units_bytes(summary->rounded_live_peak_bytes, text);
     table_cell(rows, "%s", text);
     units_bytes(summary->largest_bytes, text);

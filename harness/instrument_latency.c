@@ -384,7 +384,7 @@ void instrument_report_print(const instrument_report *report, FILE *stream) {
     table_row(rows);
     table_cell(rows, "%s", row->path);
     table_cell(rows, "%s", vmm_call_name(row->call));
-    table_cell(rows, "%" PRIu64, row->own.count);
+    table_count(rows, row->own.count);
     histogram_cells(rows, &row->own);
     if (!both) continue;
     histogram_cells(rows, &row->cupti);

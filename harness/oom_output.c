@@ -10,28 +10,29 @@
 
 static void print_header(const oom_group *group, FILE *stream) {
   const trace_summary *summary = &group->summary;
-  char text[UNITS_TEXT], more[UNITS_TEXT];
+  char text[UNITS_TEXT], allocations[UNITS_COUNTED], more[UNITS_COUNTED];
   fprintf(stream, "trace     %s\n", replay_trace_name(group->path));
   units_count(group->need.events, text);
-  units_count(summary->allocations, more);
-  fprintf(stream, "events    %s: %s allocations, %" PRIu32 " stream%s", text, more, summary->streams,
-          summary->streams == 1 ? "" : "s");
-  if (summary->seeded) fprintf(stream, ", %" PRIu64 " from before the recording", summary->seeded);
-  if (summary->orphan_frees)
-    fprintf(stream, ", %" PRIu64 " frees of older allocations left out", summary->orphan_frees);
-  if (group->recorded_count)
-    fprintf(stream, ", out of memory %" PRIu64 " times when recorded", group->recorded_count);
+  units_counted(summary->allocations, "allocation", allocations);
+  units_counted(summary->streams, "stream", more);
+  fprintf(stream, "events    %s: %s, %s", text, allocations, more);
+  if (summary->seeded) {
+    units_count(summary->seeded, text);
+    fprintf(stream, ", %s from before the recording", text);
+  }
+  if (summary->orphan_frees) {
+    units_counted(summary->orphan_frees, "free", more);
+    fprintf(stream, ", %s of older allocations left out", more);
+  }
+  if (group->recorded_count) {
+    units_counted(group->recorded_count, "time", more);
+    fprintf(stream, ", out of memory %s when recorded", more);
+  }
   if (group->frees_requested) fputs(", freed when the caller asked for it", stream);
   fprintf(stream, "\ndevice    %s, simulated, as small as it may be\n", group->model->name);
   units_bytes(group->need.live_peak_bytes, text);
   fprintf(stream, "peak live %s\n", text);
-  for (size_t i = 0; i < group->count; i++) {
-    char options[2048];
-    replay_options_text(group->results[i].spec, options, sizeof options);
-    const char *note = replay_model_note(group->results[i].spec, group->model);
-    fprintf(stream, "%s %s%s%s%s%s%s\n", i ? "         " : "policies ", group->results[i].spec->class->name,
-            options[0] ? ":" : "", options, note ? " (" : "", note ? note : "", note ? ")" : "");
-  }
+  replay_report_policies(group->specs, group->model, stream);
   fputc('\n', stream);
 }
 
@@ -67,10 +68,10 @@ static void print_table(const oom_group *group, FILE *stream) {
     table_cell(rows, "%.3f", (double)result->capacity_bytes / scale.factor);
     table_cell(rows, "%.3f", (double)result->capacity_bytes / (double)group->need.live_peak_bytes);
     table_cell(rows, "%.3f", (double)result->roomy_reserved_peak_bytes / scale.factor);
-    table_cell(rows, "%" PRIu64, result->statistics.retries);
+    table_count(rows, result->statistics.retries);
     units_significant((double)result->driver_ns * 1e-6, text);
     table_cell(rows, "%s", text);
-    table_cell(rows, "%u", result->replays);
+    table_count(rows, result->replays);
   }
   if (!table_print(rows, stream)) fputs("(no memory for the whole table)\n", stream);
   table_destroy(rows);
@@ -105,7 +106,7 @@ static void print_recorded(const oom_group *group, FILE *stream) {
     fputc('\n', stream);
   }
   if (group->recorded_count > shown)
-    fprintf(stream, "  and %" PRIu64 " times more\n", group->recorded_count - shown);
+    fprintf(stream, "  and %" PRIu64 " more\n", group->recorded_count - shown);
 }
 
 static void print_verdicts(const oom_group *group, FILE *stream) {

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "harness/capacity_search.h"
+#include "harness/policy_specs.h"
 #include "workloads/trace.h"
 
 /* Where the device on which recorded failures are judged comes from. */
@@ -34,6 +35,7 @@ typedef struct oom_group {
   uint64_t recorded_count;      /* of them, all */
   oom_judge judge;
   uint64_t judge_capacity; /* 0: nothing to judge */
+  const policy_specs *specs;
   const capacity_result *results;
   const oom_verdict *verdicts; /* one each, when there is something to judge */
   size_t count;

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "harness/policy_specs.h"
 #include "harness/replay.h"
 
 /* All runs over one trace. */
@@ -14,7 +15,8 @@ typedef struct replay_group {
   const replay_settings *settings;
   trace_summary summary;
   bool has_summary; /* the trace was read to its end */
-  const replay_result *results;
+  const policy_specs *specs;
+  const replay_result *results; /* one each */
   size_t count;
   bool host_timing;
   bool first;                 /* of the traces of this call */
@@ -35,6 +37,8 @@ const char *replay_model_note(const policy_spec *spec, const device_model *model
 void replay_report_print(const replay_group *group, bool details, FILE *stream);
 /* What was replayed: trace, device, policies. */
 void replay_report_header(const replay_group *group, bool details, FILE *stream);
+/* The policies alone, with what was changed of their options, and notes on them. */
+void replay_report_policies(const policy_specs *specs, const device_model *model, FILE *stream);
 
 /* Of the runs that went to their end, the first request that found no memory; and the recorded run's own. */
 void replay_report_failures(const replay_group *group, FILE *stream);

@@ -53,15 +53,10 @@ static void print_numbers_row(table *rows, const replay_result *result, units_sc
     table_cell(rows, "-");
     table_cell(rows, "-");
   }
-  units_count(result->driver_calls, text);
-  table_cell(rows, "%s", text);
-  units_significant((double)result->driver_ns * 1e-6, text);
-  table_cell(rows, "%s", text);
-  units_count(result->failed_allocs, text);
-  table_cell(rows, "%s", text);
-  if (!host_timing) return;
-  units_significant(result->events ? (double)result->host_ns / (double)result->events : 0, text);
-  table_cell(rows, "%s", text);
+  table_count(rows, result->driver_calls);
+  table_number(rows, (double)result->driver_ns * 1e-6);
+  table_count(rows, result->failed_allocs);
+  if (host_timing) table_number(rows, result->events ? (double)result->host_ns / (double)result->events : 0);
 }
 
 static void print_table(const replay_group *group, FILE *stream) {
@@ -97,19 +92,7 @@ static void print_table(const replay_group *group, FILE *stream) {
   if (marked) fputs("* Requests found no memory: these numbers are of what was served.\n", stream);
 }
 
-static void count_cell(table *rows, uint64_t count) {
-  char text[UNITS_TEXT];
-  units_count(count, text);
-  table_cell(rows, "%s", text);
-}
-
-static void significant_cell(table *rows, double value) {
-  char text[UNITS_TEXT];
-  units_significant(value, text);
-  table_cell(rows, "%s", text);
-}
-
-static void mebibytes_cell(table *rows, uint64_t bytes) { significant_cell(rows, (double)bytes / (1 << 20)); }
+static void mebibytes_cell(table *rows, uint64_t bytes) { table_number(rows, (double)bytes / (1 << 20)); }
 
 static void print_laps(const replay_group *group, FILE *stream) {
   const char *titles[] = {"<policy",      "lap",      "events", "failed", "calls", "driver ms",
@@ -130,15 +113,15 @@ static void print_laps(const replay_group *group, FILE *stream) {
         table_cell(rows, "%" PRIu64 "-%" PRIu64, first + 1, next);
         folded = true;
       }
-      count_cell(rows, lap->events);
-      count_cell(rows, lap->failed_allocs);
-      count_cell(rows, lap->driver_calls);
-      significant_cell(rows, (double)lap->driver_ns * 1e-6);
+      table_count(rows, lap->events);
+      table_count(rows, lap->failed_allocs);
+      table_count(rows, lap->driver_calls);
+      table_number(rows, (double)lap->driver_ns * 1e-6);
       mebibytes_cell(rows, lap->reserved_bytes);
-      count_cell(rows, lap->segments);
-      count_cell(rows, lap->chunks);
-      count_cell(rows, lap->ranges);
-      count_cell(rows, lap->split_blocks);
+      table_count(rows, lap->segments);
+      table_count(rows, lap->chunks);
+      table_count(rows, lap->ranges);
+      table_count(rows, lap->split_blocks);
       mebibytes_cell(rows, lap->largest_free_bytes);
     }
   }
@@ -171,11 +154,11 @@ static void print_calls(const replay_result *result, FILE *stream) {
     if (cost->count == 0) continue;
     table_row(rows);
     table_cell(rows, "%s", vmm_call_name((vmm_call)call));
-    count_cell(rows, cost->count);
-    count_cell(rows, cost->failures);
-    significant_cell(rows, (double)cost->total_ns * 1e-6);
-    significant_cell(rows, (double)cost->p50_ns * 1e-3);
-    significant_cell(rows, (double)cost->p99_ns * 1e-3);
+    table_count(rows, cost->count);
+    table_count(rows, cost->failures);
+    table_number(rows, (double)cost->total_ns * 1e-6);
+    table_number(rows, (double)cost->p50_ns * 1e-3);
+    table_number(rows, (double)cost->p99_ns * 1e-3);
   }
   table_print(rows, stream);
   table_destroy(rows);
@@ -189,8 +172,8 @@ static void print_operations(const replay_result *result, FILE *stream) {
     if (result->operations[i].count == 0) continue;
     table_row(rows);
     table_cell(rows, "%s", result->operations[i].name);
-    count_cell(rows, result->operations[i].count);
-    significant_cell(rows, (double)result->operations[i].driver_ns * 1e-6);
+    table_count(rows, result->operations[i].count);
+    table_number(rows, (double)result->operations[i].driver_ns * 1e-6);
   }
   table_print(rows, stream);
   table_destroy(rows);
@@ -204,7 +187,7 @@ static void print_counters(const replay_result *result, FILE *stream) {
     if (result->counters[i].value == 0) continue;
     table_row(rows);
     table_cell(rows, "%s", result->counters[i].name);
-    count_cell(rows, result->counters[i].value);
+    table_count(rows, result->counters[i].value);
     shown++;
   }
   if (shown > 0) {

@@ -92,10 +92,10 @@ static void print_device(const replay_settings *settings, FILE *stream) {
 }
 
 /* One line a policy with all options. */
-static void print_all_options(const replay_group *group, FILE *stream) {
+static void print_all_options(const policy_specs *specs, FILE *stream) {
   char options[OPTIONS_TEXT], words[OPTIONS_TEXT + 256];
-  for (size_t i = 0; i < group->count; i++) {
-    const policy_spec *spec = group->results[i].spec;
+  for (size_t i = 0; i < specs->count; i++) {
+    const policy_spec *spec = &specs->items[i];
     replay_options_text(spec, options, sizeof options);
     /* Spaces only to break lines at. */
     size_t used = (size_t)snprintf(words, sizeof words, "%s%s", spec->class->name, options[0] ? ": " : "");
@@ -108,22 +108,30 @@ static void print_all_options(const replay_group *group, FILE *stream) {
   }
 }
 
+/* Says what a run says of a policy on this device beside its numbers. */
+static void print_model_note(const policy_spec *spec, const device_model *model, FILE *stream) {
+  char note[256];
+  const char *model_note = replay_model_note(spec, model);
+  if (!model_note) return;
+  snprintf(note, sizeof note, "%s is %s", spec->class->name, model_note);
+  print_wrapped("note", note, stream);
+}
+
 /* All policies in a row, with what was changed of their options. */
-static void print_changed_options(const replay_group *group, FILE *stream) {
+static void print_changed_options(const policy_specs *specs, const char *hint, FILE *stream) {
   char *words = NULL, options[OPTIONS_TEXT];
   size_t size;
   bool have_options = false, changed = false;
   FILE *text = open_memstream(&words, &size);
   if (!text) return;
-  for (size_t i = 0; i < group->count; i++) {
-    const policy_spec *spec = group->results[i].spec;
+  for (size_t i = 0; i < specs->count; i++) {
+    const policy_spec *spec = &specs->items[i];
     replay_changed_options_text(spec, options, sizeof options);
     fprintf(text, "%s%s%s%s", i ? ", " : "", spec->class->name, options[0] ? ":" : "", options);
     have_options |= spec->class->options && spec->class->options->name;
     changed |= options[0] != '\0';
   }
-  if (have_options)
-    fprintf(text, "; %s (--details)", changed ? "other options by default" : "default options");
+  if (have_options) fprintf(text, "; %s%s", changed ? "other options by default" : "default options", hint);
   if (fclose(text) == 0) print_wrapped("policies", words, stream);
   free(words);
 }
@@ -143,17 +151,12 @@ static void print_limit_notes(const policy_spec *spec, FILE *stream) {
 
 static void print_notes(const replay_group *group, FILE *stream) {
   const replay_settings *settings = group->settings;
-  char note[512];
   if (settings->limit != UINT64_MAX && settings->limit > settings->model->capacity) {
     print_wrapped("note", "the limit is more than the device has, so that it limits nothing", stream);
   }
   for (size_t i = 0; i < group->count; i++) {
     const policy_spec *spec = group->results[i].spec;
-    const char *model_note = replay_model_note(spec, settings->model);
-    if (model_note) {
-      snprintf(note, sizeof note, "%s is %s", spec->class->name, model_note);
-      print_wrapped("note", note, stream);
-    }
+    print_model_note(spec, settings->model, stream);
     if (settings->limit == UINT64_MAX) print_limit_notes(spec, stream);
   }
 }
@@ -171,10 +174,15 @@ void replay_report_header(const replay_group *group, bool details, FILE *stream)
     }
   }
   if (details) {
-    print_all_options(group, stream);
+    print_all_options(group->specs, stream);
   } else {
-    print_changed_options(group, stream);
+    print_changed_options(group->specs, " (--details)", stream);
   }
   print_notes(group, stream);
   fputc('\n', stream);
+}
+
+void replay_report_policies(const policy_specs *specs, const device_model *model, FILE *stream) {
+  print_changed_options(specs, "", stream);
+  for (size_t i = 0; i < specs->count; i++) print_model_note(&specs->items[i], model, stream);
 }

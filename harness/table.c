@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/units.h"
+
 typedef struct table_line {
   char cells[TABLE_COLUMNS][TABLE_CELL];
 } table_line;
@@ -56,6 +58,18 @@ void table_cell(table *rows, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(rows->lines[rows->count - 1].cells[rows->next_cell++], TABLE_CELL, format, arguments);
   va_end(arguments);
+}
+
+void table_count(table *rows, uint64_t count) {
+  char text[UNITS_TEXT];
+  units_count(count, text);
+  table_cell(rows, "%s", text);
+}
+
+void table_number(table *rows, double value) {
+  char text[UNITS_TEXT];
+  units_significant(value, text);
+  table_cell(rows, "%s", text);
 }
 
 static void print_cell(FILE *stream, const char *text, size_t width, bool left, bool last) {

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 enum { TABLE_COLUMNS = 16, TABLE_CELL = 256, TABLE_WRAPPED = 24 };
@@ -20,6 +21,9 @@ void table_wrap(table *rows, size_t width);
 void table_row(table *rows);
 /* Fills the next cell of the last row, cut at TABLE_CELL bytes. */
 void table_cell(table *rows, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The same with a whole number, "1,234", or three significant digits, "12.3". */
+void table_count(table *rows, uint64_t count);
+void table_number(table *rows, double value);
 /* Prints titles, a rule and the rows. Returns false when a row was lost for want of memory. */
 bool table_print(const table *rows, FILE *stream);
 /* Accepts NULL, as do all of the above. */

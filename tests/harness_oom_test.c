@@ -91,7 +91,7 @@ START_TEST(a_recording_that_ran_out_of_memory_is_judged) {
   program_run run = run_expecting(EXIT_STATUS_DONE, "oom", "-q", RAN_OUT);
   static const char *const pieces[] = {
       "1 from before the recording",
-      "out of memory 1 times when recorded",
+      "out of memory 1 time when recorded",
       "event 69: 11.3 GiB wanted (12163481600 bytes) on stream 0, 1.22 GiB live, 9.16 GiB of the device free",
       "On a device of 21.5 GiB (what the recorded run's segments and the device's free memory add up to)",
       "survive        native, async, expandable, tfbfc, rawvmm, gmlake, aliasheap",
