@@ -143,7 +143,7 @@ exit_status command_bench_access(int argc, char **argv) {
                                      NULL,         NULL};
   bench_access bench = {.options = {.cases = cases,
                                     .needs_kernels = true,
-                                    .device = "h200",
+                                    .device = {.profile = "h200"},
                                     .minimum = UINT64_C(2) << 20,
                                     .maximum = UINT64_C(1) << 30,
                                     .factor = 8,

@@ -413,7 +413,7 @@ exit_status command_bench_alloc(int argc, char **argv) {
   static const struct argp parser = {option_table, parse_option, "[BENCHMARK...]", documentation, children,
                                      NULL,         NULL};
   bench_alloc bench = {.options = {.cases = cases,
-                                   .device = "h200",
+                                   .device = {.profile = "h200"},
                                    .minimum = UINT64_C(4) << 10,
                                    .maximum = UINT64_C(64) << 20,
                                    .factor = 16,

@@ -20,14 +20,11 @@ enum option_key {
   OPTION_LIST = 'l',
   OPTION_QUIET = 'q',
   OPTION_DRIVER = 0x100,
-  OPTION_DEVICE,
-  OPTION_DEVICE_ORDINAL,
-  OPTION_CAPACITY,
   OPTION_JSON,
   OPTION_CSV,
 };
 
-enum { ITERATIONS_LIMIT = 1000000, FACTOR_LIMIT = 1024, DEVICES_LIMIT = 1024 };
+enum { ITERATIONS_LIMIT = 1000000, FACTOR_LIMIT = 1024 };
 
 static const struct argp_option option_table[] = {
     {"list", OPTION_LIST, NULL, 0, "list the benchmarks", BENCH_GROUP_SHARED},
@@ -38,11 +35,6 @@ static const struct argp_option option_table[] = {
     {"warmup", OPTION_WARMUP, "N", 0, "times before that, which do not count", BENCH_GROUP_SHARED},
     {"driver", OPTION_DRIVER, "sim|cuda", 0,
      "the simulated device or the real one; default: cuda where a device can be used, else sim",
-     BENCH_GROUP_SHARED},
-    {"device", OPTION_DEVICE, "NAME|FILE", 0, "profile of the simulated device; default: h200",
-     BENCH_GROUP_SHARED},
-    {"device-ordinal", OPTION_DEVICE_ORDINAL, "N", 0, "which real device; default: 0", BENCH_GROUP_SHARED},
-    {"capacity", OPTION_CAPACITY, "SIZE", 0, "memory of the simulated device; default: its profile's",
      BENCH_GROUP_SHARED},
     {"json", OPTION_JSON, "FILE|-", 0, "write the results as JSON", BENCH_GROUP_SHARED},
     {"csv", OPTION_CSV, "FILE|-", 0, "write the results as CSV", BENCH_GROUP_SHARED},
@@ -133,7 +125,7 @@ static void choose_case(bench_options *options, struct argp_state *state, const 
 
 static void parse_driver(bench_options *options, struct argp_state *state, const char *text) {
   static const char *const drivers[] = {"sim", "cuda", NULL};
-  options->driver = drivers[bench_parse_choice(state, "driver", text, drivers)];
+  options->device.driver = drivers[bench_parse_choice(state, "driver", text, drivers)];
 }
 
 /* A run that names no benchmark runs all that wait for no name. */
@@ -164,6 +156,9 @@ static error_t finish(bench_options *options, struct argp_state *state) {
 static error_t parse_option(int key, char *argument, struct argp_state *state) {
   bench_options *options = state->input;
   switch (key) {
+    case ARGP_KEY_INIT:
+      state->child_inputs[0] = &options->device;
+      return 0;
     case OPTION_LIST:
       for (const bench_case *listed = options->cases; listed->name; listed++) {
         printf("%-12s %s%s\n", listed->name, listed->summary,
@@ -190,16 +185,6 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
     case OPTION_DRIVER:
       parse_driver(options, state, argument);
       return 0;
-    case OPTION_DEVICE:
-      options->device = argument;
-      return 0;
-    case OPTION_DEVICE_ORDINAL:
-      options->cuda.ordinal =
-          (unsigned)option_parse_count(state, "device-ordinal", argument, 0, DEVICES_LIMIT);
-      return 0;
-    case OPTION_CAPACITY:
-      options->capacity = option_parse_size(state, "capacity", argument);
-      return 0;
     case OPTION_JSON:
       options->json_path = argument;
       return 0;
@@ -219,7 +204,8 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
   }
 }
 
-const struct argp bench_options_argp = {option_table, parse_option, NULL, NULL, NULL, NULL, NULL};
+static const struct argp_child children[] = {{&device_choice_parser, 0, NULL, BENCH_GROUP_SHARED}, {0}};
+const struct argp bench_options_argp = {option_table, parse_option, NULL, NULL, children, NULL, NULL};
 
 exit_status bench_options_parse(int argc, char **argv, const struct argp *parser, void *input,
                                 bench_options *options, bool *done) {

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "harness/device.h"
 #include "harness/exit_status.h"
 #include "vmm/cuda.h"
 
@@ -24,10 +25,8 @@ typedef struct bench_options {
   bool chosen[BENCH_CASES];
   bool needs_kernels; /* a simulated device is refused: it runs none */
 
-  const char *driver; /* "sim" or "cuda"; NULL: cuda where a device can be used, else sim */
-  const char *device; /* sim: profile */
-  uint64_t capacity;  /* sim: bytes; 0: the profile's */
-  vmm_cuda_configuration cuda;
+  device_choice device;        /* driver NULL: cuda where a device can be used, else sim */
+  vmm_cuda_configuration cuda; /* but for the ordinal, which the device has */
 
   uint64_t minimum, maximum; /* sizes; the command sets its defaults before parsing */
   uint64_t factor;           /* from a size to the next, at least 2 */

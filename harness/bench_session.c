@@ -19,14 +19,14 @@
 
 static exit_status open_simulated(bench_session *session) {
   char message[BENCH_MESSAGE];
-  const char *name = session->options->device;
+  const char *name = session->options->device.profile;
   if (vmm_profile_load(name, &session->profile, message, sizeof message) != VMM_SUCCESS) {
     program_complain("%s", message);
     return EXIT_STATUS_USAGE;
   }
   uint64_t granularity = vmm_profile_granularity(session->profile);
-  uint64_t capacity =
-      session->options->capacity ? session->options->capacity : vmm_profile_usable_bytes(session->profile);
+  uint64_t capacity = session->options->device.capacity ? session->options->device.capacity
+                                                        : vmm_profile_usable_bytes(session->profile);
   vmm_sim_configuration configuration = {.profile = session->profile,
                                          .capacity = capacity / granularity * granularity};
   vmm_status status = vmm_sim_create(&configuration, &session->driver);
@@ -40,8 +40,15 @@ static exit_status open_simulated(bench_session *session) {
   return EXIT_STATUS_DONE;
 }
 
+static vmm_status create_real(const bench_options *options, vmm_driver **driver, char *message,
+                              size_t message_size) {
+  vmm_cuda_configuration configuration = options->cuda;
+  configuration.ordinal = options->device.ordinal;
+  return vmm_cuda_create(&configuration, driver, message, message_size);
+}
+
 static vmm_status open_real(bench_session *session, char *message, size_t message_size) {
-  vmm_status status = vmm_cuda_create(&session->options->cuda, &session->driver, message, message_size);
+  vmm_status status = create_real(session->options, &session->driver, message, message_size);
   if (status != VMM_SUCCESS) return status;
   const vmm_cuda_information *information = vmm_cuda_information_of(session->driver);
   snprintf(session->device, sizeof session->device, "%s", information->device);
@@ -55,21 +62,21 @@ static vmm_status open_real(bench_session *session, char *message, size_t messag
 static exit_status open_device(bench_session *session, char *reason, size_t reason_size) {
   const bench_options *options = session->options;
   reason[0] = '\0';
-  if (options->driver && strcmp(options->driver, "sim") == 0) {
+  if (options->device.driver && strcmp(options->device.driver, "sim") == 0) {
     if (!options->needs_kernels) return open_simulated(session);
     program_complain("the simulated device runs no kernels: this needs a real one");
     return EXIT_STATUS_NO_DEVICE;
   }
   vmm_status status = open_real(session, reason, reason_size);
   if (status == VMM_SUCCESS) return EXIT_STATUS_DONE;
-  if (!options->driver && !options->needs_kernels) return open_simulated(session);
+  if (!options->device.driver && !options->needs_kernels) return open_simulated(session);
   program_complain("%s", reason);
   return status == VMM_INVALID_DEVICE ? EXIT_STATUS_USAGE : EXIT_STATUS_NO_DEVICE;
 }
 
 exit_status bench_session_add_driver(bench_session *session, vmm_driver **driver) {
   char message[BENCH_MESSAGE];
-  if (vmm_cuda_create(&session->options->cuda, driver, message, sizeof message) == VMM_SUCCESS) {
+  if (create_real(session->options, driver, message, sizeof message) == VMM_SUCCESS) {
     return EXIT_STATUS_DONE;
   }
   program_complain("%s", message);

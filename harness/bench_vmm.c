@@ -296,7 +296,7 @@ exit_status command_bench_vmm(int argc, char **argv) {
   static const struct argp parser = {option_table, parse_option, "[BENCHMARK...]", documentation, children,
                                      NULL,         NULL};
   bench_vmm bench = {.options = {.cases = cases,
-                                 .device = "h200",
+                                 .device = {.profile = "h200"},
                                  .minimum = UINT64_C(2) << 20,
                                  .maximum = UINT64_C(2) << 30,
                                  .factor = 2,

@@ -2,6 +2,7 @@
 #ifndef LAKEBED_HARNESS_DEVICE_H
 #define LAKEBED_HARNESS_DEVICE_H
 
+#include <argp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,6 +19,9 @@ typedef struct device_choice {
   uint64_t event_delay; /* sim: events of a trace until a recorded event is reached; 0: it is at once */
   unsigned ordinal;     /* cuda: which of the machine's devices */
 } device_choice;
+
+/* --device, --device-ordinal and --capacity. Its input is a device_choice. */
+extern const struct argp device_choice_parser;
 
 /* A device as it was chosen. */
 typedef struct device_model {

@@ -98,6 +98,8 @@ exit_status program_dispatch(const program_command *table, const char *title, in
     snprintf(name, sizeof name, "%s %s", argv[0], command->name);
     memcpy(running, name, sizeof name);
     argv[1] = name;
+    static char help[] = "--help";
+    if (argc > 2 && strcmp(argv[2], "-h") == 0) argv[2] = help;
     return command->run(argc - 1, argv + 1);
   }
   return refuse_unknown(table, argv[0], argv[1]);

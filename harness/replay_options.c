@@ -19,9 +19,6 @@ enum option_key {
   OPTION_POLICY = 'p',
   OPTION_QUIET = 'q',
   OPTION_DRIVER = 0x100,
-  OPTION_DEVICE,
-  OPTION_DEVICE_ORDINAL,
-  OPTION_CAPACITY,
   OPTION_LIMIT,
   OPTION_LAPS,
   OPTION_FREES,
@@ -50,10 +47,6 @@ static const struct argp_option option_table[] = {
 
     {"driver", OPTION_DRIVER, "sim|cuda", 0, "the simulated device or the real one; default: sim",
      GROUP_DEVICE},
-    {"device", OPTION_DEVICE, "NAME|FILE", 0, "profile of the simulated device; default: h200", GROUP_DEVICE},
-    {"device-ordinal", OPTION_DEVICE_ORDINAL, "N", 0, "which real device; default: 0", GROUP_DEVICE},
-    {"capacity", OPTION_CAPACITY, "SIZE", 0, "memory of the simulated device; default: its profile's",
-     GROUP_DEVICE},
     {"event-delay", OPTION_EVENT_DELAY, "N", 0,
      "work of the simulated device is done N events of the trace after it was given; default: 0, at once",
      GROUP_DEVICE},
@@ -75,8 +68,8 @@ static const struct argp_option option_table[] = {
      "write live, allocated and reserved memory over the events as CSV", GROUP_OUTPUT},
     {"timeline-points", OPTION_TIMELINE_POINTS, "N", 0,
      "at most N points a policy; extremes stay; default: 2000", GROUP_OUTPUT},
-    {"details", OPTION_DETAILS, NULL, 0, "also print each policy's driver calls, operations and counters",
-     GROUP_OUTPUT},
+    {"details", OPTION_DETAILS, NULL, 0,
+     "also print all options, and each policy's driver calls, operations and counters", GROUP_OUTPUT},
     {"no-host-timing", OPTION_NO_HOST_TIMING, NULL, 0,
      "leave out times of this machine, which differ from run to run", GROUP_OUTPUT},
     {"quiet", OPTION_QUIET, NULL, 0, "no progress", GROUP_OUTPUT},
@@ -118,15 +111,6 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
     case OPTION_DRIVER:
       options->device.driver = argument;
       return 0;
-    case OPTION_DEVICE:
-      options->device.profile = argument;
-      return 0;
-    case OPTION_DEVICE_ORDINAL:
-      options->device.ordinal = (unsigned)option_parse_count(state, "device-ordinal", argument, 0, INT32_MAX);
-      return 0;
-    case OPTION_CAPACITY:
-      options->device.capacity = option_parse_size(state, "capacity", argument);
-      return 0;
     case OPTION_EVENT_DELAY:
       options->device.event_delay = option_parse_count(state, "event-delay", argument, 0, EVENT_DELAY_LIMIT);
       return 0;
@@ -163,7 +147,8 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
       return 0;
     case ARGP_KEY_INIT:
       state->child_inputs[0] = &options->trace;
-      state->child_inputs[1] = &options->instruments;
+      state->child_inputs[1] = &options->device;
+      state->child_inputs[2] = &options->instruments;
       return 0;
     case ARGP_KEY_ARG:
       return trace_list_add(&options->traces, argument);
@@ -181,6 +166,7 @@ exit_status replay_options_parse(int argc, char **argv, replay_options *options)
                               .host_timing = true,
                               .timeline_points = TIMELINE_POINTS_DEFAULT};
   const struct argp_child children[] = {{&trace_options_parser, 0, NULL, GROUP_WHAT},
+                                        {&device_choice_parser, 0, NULL, GROUP_DEVICE},
                                         {&instrument_options_parser, 0, NULL, GROUP_OUTPUT + 1},
                                         {0}};
   const struct argp parser = {option_table, parse_option, "[TRACE...]", documentation, children, NULL, NULL};

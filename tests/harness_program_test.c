@@ -34,6 +34,9 @@ START_TEST(help_and_version) {
     ck_assert_has(run.output, "Usage: lakebed ");
     ck_assert_has(run.output, commands[i]);
     program_run_free(&run);
+    run = run_expecting(EXIT_STATUS_DONE, commands[i], "-h");
+    ck_assert_has(run.output, "Usage: lakebed ");
+    program_run_free(&run);
   }
   run = run_expecting(EXIT_STATUS_USAGE, (const char *)NULL);
   ck_assert_has(run.errors, "Commands:");

@@ -1,0 +1,31 @@
+/* The options that choose a device, of all commands that have them. */
+#include "harness/device.h"
+#include "harness/option_values.h"
+
+enum { OPTION_DEVICE = 0x480, OPTION_DEVICE_ORDINAL, OPTION_CAPACITY };
+
+static const struct argp_option option_table[] = {
+    {"device", OPTION_DEVICE, "NAME|FILE", 0, "profile of the simulated device; default: h200", 0},
+    {"device-ordinal", OPTION_DEVICE_ORDINAL, "N", 0, "which real device; default: 0", 0},
+    {"capacity", OPTION_CAPACITY, "SIZE", 0, "memory of the simulated device; default: its profile's", 0},
+    {0},
+};
+
+static error_t parse_option(int key, char *argument, struct argp_state *state) {
+  device_choice *choice = state->input;
+  switch (key) {
+    case OPTION_DEVICE:
+      choice->profile = argument;
+      return 0;
+    case OPTION_DEVICE_ORDINAL:
+      choice->ordinal = (unsigned)option_parse_count(state, "device-ordinal", argument, 0, INT32_MAX);
+      return 0;
+    case OPTION_CAPACITY:
+      choice->capacity = option_parse_size(state, "capacity", argument);
+      return 0;
+    default:
+      return ARGP_ERR_UNKNOWN;
+  }
+}
+
+const struct argp device_choice_parser = {option_table, parse_option, NULL, NULL, NULL, NULL, NULL};
