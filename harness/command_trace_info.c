@@ -158,18 +158,24 @@ static void print_facts(const trace_facts *facts) {
   }
   if (summary->free_size_mismatches)
     print_count("sizes differ", summary->free_size_mismatches,
-                " frees of another size than their allocation");
-  if (summary->seeded) print_count("seeded", summary->seeded, " allocations from before the recording");
+                summary->free_size_mismatches == 1 ? " free of another size than its allocation"
+                                                   : " frees of another size than their allocation");
+  if (summary->seeded)
+    print_count("seeded", summary->seeded,
+                summary->seeded == 1 ? " allocation from before the recording"
+                                     : " allocations from before the recording");
   if (summary->out_of_memory_events)
-    print_count("out of memory", summary->out_of_memory_events, " times when recorded");
+    print_count("out of memory", summary->out_of_memory_events,
+                summary->out_of_memory_events == 1 ? " time when recorded" : " times when recorded");
   print_count("streams", summary->streams, "");
   if (summary->devices > 1) print_count("devices", summary->devices, "");
   print_bytes("peak live", summary->rounded_live_peak_bytes);
   print_bytes("peak requested", summary->live_peak_bytes);
   print_bytes("largest", summary->largest_bytes);
-  units_count(summary->live_at_end, text);
+  char allocations[UNITS_COUNTED];
+  units_counted(summary->live_at_end, "allocation", allocations);
   units_bytes(summary->live_bytes, bytes);
-  printf("%-14s %s allocations, %s\n\n", "live at end", text, bytes);
+  printf("%-14s %s, %s\n\n", "live at end", allocations, bytes);
 
   const char *titles[] = {"size from", "allocations", "bytes"};
   table *rows = table_create(titles, sizeof titles / sizeof *titles);

@@ -172,13 +172,6 @@ static void set_numbers(json_t *object, const replay_group *group, const replay_
   json_object_set_new(object, "driver_calls", calls_object(result));
   json_object_set_new(object, "operations", operations_object(result));
   json_object_set_new(object, "counters", counters_object(result));
-  if (group->host_timing) {
-    bool timed = result->events > 0 && result->host_ns > 0;
-    double events = (double)result->events, nanoseconds = (double)result->host_ns;
-    json_object_set_new(object, "ns_per_event", timed ? json_real(nanoseconds / events) : json_null());
-    json_object_set_new(object, "events_per_second",
-                        timed ? json_real(events * 1e9 / nanoseconds) : json_null());
-  }
   json_object_set_new(object, "laps", laps_array(result));
   json_object_set_new(object, "settled_lap", result->settled_lap ? number(result->settled_lap) : json_null());
   json_object_set_new(object, "drift", result->drift[0] ? json_string(result->drift) : json_null());
@@ -202,9 +195,18 @@ static void set_provenance(json_t *object, const replay_group *group) {
   json_object_set_new(object, "verify", json_boolean(settings->verify));
   json_object_set_new(object, "frees", json_string(settings->frees_requested ? "requested" : "completed"));
   json_object_set_new(object, "event_delay_events", model->real ? json_null() : number(model->event_delay));
-  if (!group->host_timing) return;
+}
+
+/* All that differs from call to call. */
+static void set_host(json_t *object, const replay_group *group, const replay_result *result) {
   json_object_set_new(object, "date", words_or_null(group->date));
   json_object_set_new(object, "command", words_or_null(group->command));
+  if (!result->complete) return;
+  bool timed = result->events > 0 && result->host_ns > 0;
+  double events = (double)result->events, nanoseconds = (double)result->host_ns;
+  json_object_set_new(object, "ns_per_event", timed ? json_real(nanoseconds / events) : json_null());
+  json_object_set_new(object, "events_per_second",
+                      timed ? json_real(events * 1e9 / nanoseconds) : json_null());
 }
 
 bool replay_json_append(json_t *array, const replay_group *group) {
@@ -222,6 +224,7 @@ bool replay_json_append(json_t *array, const replay_group *group) {
     json_object_set_new(object, "status", json_string(result->complete ? "done" : "failed"));
     json_object_set_new(object, "error", result->complete ? json_null() : replay_json_words(result->message));
     if (result->complete) set_numbers(object, group, result);
+    if (group->host_timing) set_host(object, group, result);
     if (result->latency && !instrument_report_json(result->latency, object, group->host_timing)) return false;
     if (json_array_append_new(array, object) != 0) return false;
   }
