@@ -159,7 +159,7 @@ means() {
 section_compare() {
   [[ -s $out/replay.csv && -s $simulated/replay.csv ]] || { say "compare: needs the sections replay and sim"; return; }
   {
-    printf '# %s: driver time measured, and as the simulated device charges it; reserved peaks of both\n' "$(recordings | wc -l) recordings"
+    printf '# Driver time measured, and as the simulated device charges it; reserved peaks and call counts of both\n'
     awk -F, '
       /^#/ { next }
       !(FILENAME in seen) { seen[FILENAME]; delete at; for (i = 1; i <= NF; i++) at[$i] = i; next }
