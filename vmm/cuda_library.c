@@ -19,7 +19,7 @@ typedef CUresult (*get_proc_address_v2)(const char *symbol, void **function, int
 
 /* How the functions of an opened library are found. */
 typedef struct finder {
-  void *library;
+  void *opened;
   get_proc_address_v2 newer;
   get_proc_address older;
 } finder;
@@ -33,7 +33,7 @@ static void *find(const finder *find_in, const char *symbol, const char *exporte
   } else if (find_in->older) {
     result = find_in->older(symbol, &function, version, LEGACY_STREAM);
   }
-  if (result != CUDA_SUCCESS || !function) function = dlsym(find_in->library, exported);
+  if (result != CUDA_SUCCESS || !function) function = dlsym(find_in->opened, exported);
   return function;
 }
 
@@ -114,8 +114,8 @@ static vmm_status start(cuda_library *library, char *message, size_t message_siz
 }
 
 static vmm_status load(cuda_library *library, char *message, size_t message_size) {
-  finder find_in = {.library = dlopen(LIBRARY_NAME, RTLD_NOW | RTLD_LOCAL)};
-  if (!find_in.library) {
+  finder find_in = {.opened = dlopen(LIBRARY_NAME, RTLD_NOW | RTLD_LOCAL)};
+  if (!find_in.opened) {
     const char *reason = dlerror();
     snprintf(message, message_size,
              LIBRARY_NAME
@@ -124,9 +124,9 @@ static vmm_status load(cuda_library *library, char *message, size_t message_size
              reason ? reason : "no reason given");
     return VMM_NO_DEVICE;
   }
-  void *function = dlsym(find_in.library, "cuGetProcAddress_v2");
+  void *function = dlsym(find_in.opened, "cuGetProcAddress_v2");
   memcpy(&find_in.newer, &function, sizeof function);
-  function = dlsym(find_in.library, "cuGetProcAddress");
+  function = dlsym(find_in.opened, "cuGetProcAddress");
   memcpy(&find_in.older, &function, sizeof function);
   const char *missing = find_all(&find_in, library);
   vmm_status status;
@@ -140,7 +140,7 @@ static vmm_status load(cuda_library *library, char *message, size_t message_size
     status = start(library, message, message_size);
   }
   /* A library that started stays loaded until the process ends. */
-  if (status != VMM_SUCCESS) dlclose(find_in.library);
+  if (status != VMM_SUCCESS) dlclose(find_in.opened);
   return status;
 }
 
