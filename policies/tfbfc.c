@@ -26,11 +26,12 @@ static const policy_option options[] = {
     {"garbage_collection", POLICY_OPTION_BOOLEAN, "true", 0, 0, NULL, "",
      "return free regions to the driver when a request cannot be served"},
     {"streams", POLICY_OPTION_CHOICE, "wait", 0, 0, "wait|ignore", "",
-     "wait: a stream that gets a chunk freed on another waits for that one; ignore: as TensorFlow"},
+     "wait: a stream that gets a chunk freed on another waits for that one (from the 64th stream on the host "
+     "waits for the device); ignore: as TensorFlow"},
     {0},
 };
 
-enum { QUANTUM = 256, STREAM_BITS = 64 };
+enum { QUANTUM = 256, STREAM_BITS = 64, SHARED_BIT = STREAM_BITS - 1 };
 static const uint64_t first_region = UINT64_C(2) << 20;
 static const uint64_t default_waste = UINT64_C(128) << 20;
 
@@ -120,13 +121,24 @@ static bool free_regions(tfbfc *self, uint64_t size) {
   return pool_caching_release_all(&self->chunks) == VMM_SUCCESS;
 }
 
-static uint64_t stream_bit(vmm_stream stream) { return UINT64_C(1) << (stream % STREAM_BITS); }
+/* The streams from SHARED_BIT on have one bit together. */
+static uint64_t stream_bit(vmm_stream stream) {
+  return UINT64_C(1) << (stream < SHARED_BIT ? stream : SHARED_BIT);
+}
 
-/* The new stream waits for what the streams that freed the chunk had been given until now. */
-static vmm_status wait_for_streams(tfbfc *self, uint64_t streams, vmm_stream stream) {
+/* The new stream waits for what the streams that freed the chunk had been given until now. streams: becomes
+ * those that others have to wait for still. */
+static vmm_status wait_for_streams(tfbfc *self, uint64_t *streams, vmm_stream stream) {
   vmm_driver *driver = self->base.heap.driver;
-  for (vmm_stream other = 0; other < STREAM_BITS; other++) {
-    if (!(streams >> other & 1) || other == stream) continue;
+  if (*streams >> SHARED_BIT & 1) {
+    /* Which of them it was is not known: all work is waited for. */
+    self->base.heap.statistics.host_waits++;
+    vmm_status status = vmm_synchronize(driver);
+    if (status == VMM_SUCCESS) *streams = 0;
+    return status;
+  }
+  for (vmm_stream other = 0; other < SHARED_BIT; other++) {
+    if (!(*streams >> other & 1) || other == stream) continue;
     vmm_event event;
     vmm_status status = vmm_event_record(driver, other, &event);
     if (status != VMM_SUCCESS) return status;
@@ -154,7 +166,6 @@ static void take_back_complete(tfbfc *self, bool wait) {
 
 static vmm_status tfbfc_alloc(policy *base, uint64_t requested, vmm_stream stream, vmm_address *address) {
   tfbfc *self = (tfbfc *)base;
-  if (self->waits && stream >= STREAM_BITS) return VMM_NOT_SUPPORTED;
   take_back_complete(self, false);
   uint64_t size = round_up(requested);
   pool_block *block = pool_free_set_best_fit(&self->chunks.free, 0, size);
@@ -170,7 +181,7 @@ static vmm_status tfbfc_alloc(policy *base, uint64_t requested, vmm_stream strea
     if (status != VMM_SUCCESS) return status;
   }
   uint64_t streams = block->age_base;
-  vmm_status status = self->waits ? wait_for_streams(self, streams, stream) : VMM_SUCCESS;
+  vmm_status status = self->waits ? wait_for_streams(self, &streams, stream) : VMM_SUCCESS;
   bool split = block->size >= 2 * size || block->size - size >= self->waste;
   if (status == VMM_SUCCESS) {
     status = pool_caching_hand_out(&self->chunks, block, size, requested, split, address);

@@ -48,6 +48,30 @@ START_TEST(conformance_table) {
 }
 END_TEST
 
+/* A trace has as many streams as it likes: beyond what a chunk's set tells apart the host waits. */
+START_TEST(any_number_of_streams) {
+  enum { STREAMS = 200, APART = 63 };
+  policies_fixture fixture;
+  policies_fixture_open(&fixture, &(policies_fixture_options){.spec = "tfbfc", .event_delay = 1000});
+  for (vmm_stream stream = 0; stream < STREAMS; stream++) {
+    vmm_address block = policies_alloc(&fixture, 2 * MIB, stream);
+    /* The work of the stream that had it before is over, or comes first. */
+    ck_assert_uint_eq(policies_counter(&fixture, "stream_waits_count"), stream < APART ? stream : APART);
+    ck_assert_uint_eq(policies_statistics(&fixture)->host_waits,
+                      stream < APART ? 0 : 1 + 2 * (stream - APART));
+    vmm_event event;
+    ck_assert_int_eq(vmm_event_record(fixture.sim, stream, &event), VMM_SUCCESS);
+    policies_free(&fixture, block);
+    vmm_address again = policies_alloc(&fixture, 2 * MIB, stream + 1);
+    ck_assert_uint_eq(again, block);
+    ck_assert_int_eq(vmm_event_query(fixture.sim, event), stream < APART ? VMM_NOT_READY : VMM_SUCCESS);
+    vmm_event_discard(fixture.sim, event);
+    policies_free(&fixture, again);
+  }
+  policies_fixture_close(&fixture);
+}
+END_TEST
+
 static Suite *tfbfc_suite(void) {
   Suite *suite = suite_create("tfbfc");
   TCase *regions = tcase_create("regions");
@@ -56,6 +80,9 @@ static Suite *tfbfc_suite(void) {
   TCase *table = tcase_create("table");
   tcase_add_test(table, conformance_table);
   suite_add_tcase(suite, table);
+  TCase *streams = tcase_create("streams");
+  tcase_add_test(streams, any_number_of_streams);
+  suite_add_tcase(suite, streams);
   return suite;
 }
 
