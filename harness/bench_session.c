@@ -9,6 +9,7 @@
 
 #include "harness/bench_build.h"
 #include "harness/bench_host.h"
+#include "harness/device.h"
 #include "harness/option_values.h"
 #include "harness/program.h"
 #include "harness/replay_output.h"
@@ -27,6 +28,10 @@ static exit_status open_simulated(bench_session *session) {
   uint64_t granularity = vmm_profile_granularity(session->profile);
   uint64_t capacity = session->options->device.capacity ? session->options->device.capacity
                                                         : vmm_profile_usable_bytes(session->profile);
+  if (!device_capacity_allowed(capacity, message, sizeof message)) {
+    program_complain("%s", message);
+    return EXIT_STATUS_USAGE;
+  }
   vmm_sim_configuration configuration = {.profile = session->profile,
                                          .capacity = capacity / granularity * granularity};
   vmm_status status = vmm_sim_create(&configuration, &session->driver);

@@ -6,9 +6,10 @@
 #include <stdint.h>
 
 #include "harness/replay.h"
+#include "vmm/sim.h"
 
 #define CAPACITY_STEP_BYTES (UINT64_C(2) << 20)
-#define CAPACITY_LARGEST_BYTES (UINT64_C(512) << 30) /* of a simulated device */
+#define CAPACITY_LARGEST_BYTES VMM_SIM_LARGEST_CAPACITY
 
 /* What a trace needs whatever the policy. */
 typedef struct capacity_need {

@@ -56,6 +56,16 @@ static exit_status check_backing(const device_model *model, char *message, size_
   return EXIT_STATUS_USAGE;
 }
 
+bool device_capacity_allowed(uint64_t capacity, char *message, size_t message_size) {
+  if (capacity <= VMM_SIM_LARGEST_CAPACITY) return true;
+  char wanted[UNITS_TEXT], most[UNITS_TEXT];
+  units_bytes(capacity, wanted);
+  units_bytes(VMM_SIM_LARGEST_CAPACITY, most);
+  snprintf(message, message_size, "the capacity of %s is more than a simulated device can have: at most %s",
+           wanted, most);
+  return false;
+}
+
 static exit_status load_simulated(const device_choice *choice, device_model *model, char *message,
                                   size_t message_size) {
   if (!is_profile_name(choice->profile) && access(choice->profile, F_OK) != 0) {
@@ -81,7 +91,9 @@ static exit_status load_simulated(const device_choice *choice, device_model *mod
   model->total = choice->capacity ? choice->capacity : vmm_profile_total_bytes(model->profile);
   model->backed = choice->backed;
   model->event_delay = choice->event_delay;
-  exit_status status = check_backing(model, message, message_size);
+  exit_status status = device_capacity_allowed(model->capacity, message, message_size)
+                           ? check_backing(model, message, message_size)
+                           : EXIT_STATUS_USAGE;
   /* What the driver refuses about the choice shows now, not after an hour. */
   device trial;
   if (status == EXIT_STATUS_DONE) status = device_open(model, &trial, message, message_size);

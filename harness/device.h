@@ -47,6 +47,8 @@ typedef struct device {
   uint64_t free_before; /* cuda: bytes of the device that were free when the run began */
 } device;
 
+/* Can a simulated device have so many bytes? If not, says how many it can. */
+bool device_capacity_allowed(uint64_t capacity, char *message, size_t message_size);
 /* Checks the choice. On failure says why: usage (unknown driver or profile, bad capacity) or
  * no device. Borrows the choice's strings. */
 exit_status device_model_load(const device_choice *choice, device_model *model, char *message,

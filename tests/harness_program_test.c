@@ -76,7 +76,7 @@ static const struct {
     {{"--laps", "-3", EDGE}, {"--laps=-3", NULL, NULL}},
     {{"--capacity", "10MBB", EDGE}, {"--capacity=10MBB", NULL, NULL}},
     {{"--capacity", "3000000", EDGE}, {"3000000", "granularity", NULL}},
-    {{"--capacity", "100TiB", EDGE}, {"100 TiB", NULL, NULL}},
+    {{"--capacity", "100TiB", EDGE}, {"100 TiB", "at most 512 GiB", NULL}},
     {{"--limit", "150%", EDGE}, {"--limit=150%", "40GiB", "0.5 or 50%"}},
     {{"--limit", "1.5", EDGE}, {"--limit=1.5", "40GiB", "0.5 or 50%"}},
     {{"--limit", "0", EDGE}, {"--limit=0", "40GiB", "0.5 or 50%"}},

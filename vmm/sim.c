@@ -7,7 +7,6 @@
 #define DEFAULT_GRANULARITY (2 * SIM_MIB)
 #define MINIMUM_GRANULARITY (4 * UINT64_C(1024))
 #define MAXIMUM_GRANULARITY (UINT64_C(1) << 30)
-#define CAPACITY_LIMIT (SIM_TIB / 2)
 #define VA_START SIM_TIB
 #define VA_BYTES (126 * SIM_TIB)
 #define MALLOC_START (127 * SIM_TIB)
@@ -95,7 +94,7 @@ static vmm_status derive_sizes(vmm_sim *sim) {
     sim->capacity = vmm_profile_usable_bytes(profile) & ~(granularity - 1);
     sim->total = vmm_profile_total_bytes(profile);
   }
-  if (sim->capacity > CAPACITY_LIMIT) return VMM_INVALID_VALUE;
+  if (sim->capacity > VMM_SIM_LARGEST_CAPACITY) return VMM_INVALID_VALUE;
   sim->va_start = VA_START;
   sim->va_size = VA_BYTES;
   if (configuration->address_limit) {

@@ -20,6 +20,8 @@
 #include "vmm/driver.h"
 #include "vmm/profile.h"
 
+#define VMM_SIM_LARGEST_CAPACITY (UINT64_C(512) << 30) /* bytes */
+
 typedef struct vmm_sim_configuration {
   const vmm_profile *profile; /* latencies, capacity and granularity; borrowed; NULL: every call is free */
   uint64_t capacity;          /* physical bytes; 0: the profile's usable bytes */
@@ -32,7 +34,7 @@ typedef struct vmm_sim_configuration {
 
 /* Creates the device. The caller destroys it with vmm_driver_destroy. Errors:
  * INVALID_VALUE for a granularity that is no power of two from 4 KiB to 1 GiB,
- * for a capacity that is no multiple of it, that is above 512 GiB, or 0 without
+ * for a capacity that is no multiple of it, above VMM_SIM_LARGEST_CAPACITY, or 0 without
  * a profile, for an address_limit below the granularity; OUT_OF_MEMORY when the
  * host has none. */
 vmm_status vmm_sim_create(const vmm_sim_configuration *configuration, vmm_driver **driver);
