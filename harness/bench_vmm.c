@@ -146,6 +146,17 @@ static exit_status refuse(const char *what) {
   return EXIT_STATUS_USAGE;
 }
 
+/* The profile is written at the end: what would stop it is said before. */
+static exit_status check_profile_path(const bench_vmm *bench) {
+  const char *const others[] = {bench->options.json_path, bench->options.csv_path};
+  for (size_t i = 0; bench->profile_path && i < sizeof others / sizeof *others; i++) {
+    if (!others[i] || !option_same_file(bench->profile_path, others[i])) continue;
+    program_complain("%s cannot be written: it is being written already", bench->profile_path);
+    return EXIT_STATUS_USAGE;
+  }
+  return EXIT_STATUS_DONE;
+}
+
 /* What cannot be measured together, or on this device. */
 static exit_status check_conditions(const bench_vmm *bench) {
   const bench_session *session = &bench->session;
@@ -306,6 +317,7 @@ exit_status command_bench_vmm(int argc, char **argv) {
                      .threads = 1};
   bool done;
   exit_status status = bench_options_parse(argc, argv, &parser, &bench, &bench.options, &done);
+  if (status == EXIT_STATUS_DONE && !done) status = check_profile_path(&bench);
   if (status == EXIT_STATUS_DONE && !done) {
     status = bench_session_open(&bench.session, &bench.options, "vmm");
     if (status == EXIT_STATUS_DONE) status = bench_session_close(&bench.session, run(&bench));

@@ -1,10 +1,10 @@
 /* What the sweep behind --save-profile found: for people, for the files, as a profile. */
 #include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "harness/bench_vmm.h"
+#include "harness/option_values.h"
 #include "harness/program.h"
 #include "harness/table.h"
 #include "harness/units.h"
@@ -59,14 +59,12 @@ static bool write_profile(bench_vmm *bench, const bench_points *self, FILE *stre
 }
 
 static exit_status save_profile(bench_vmm *bench, const bench_points *self, const char *path) {
-  FILE *stream = fopen(path, "w");
-  if (!stream) {
-    program_complain("%s cannot be written: %s", path, strerror(errno));
-    return EXIT_STATUS_USAGE;
+  FILE *stream = option_open_output(path);
+  if (!stream) return EXIT_STATUS_USAGE;
+  if (write_profile(bench, self, stream)) {
+    return option_close_output(stream, path) ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
   }
-  bool written = write_profile(bench, self, stream);
-  if (fclose(stream) != 0) written = false;
-  if (written) return EXIT_STATUS_DONE;
+  option_abandon_output(stream, path);
   program_complain("%s could not be written", path);
   return EXIT_STATUS_USAGE;
 }

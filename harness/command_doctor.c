@@ -108,14 +108,12 @@ static void examine_instruments(doctor *self) {
 static exit_status write_json(const doctor *self, const char *path) {
   json_object_set_new(self->json, "exit_status", json_integer(self->status));
   json_object_set_new(self->json, "usable", json_boolean(self->status == EXIT_STATUS_DONE));
-  FILE *stream = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
-  if (!stream) {
-    program_complain("%s cannot be written: %s", path, strerror(errno));
-    return EXIT_STATUS_USAGE;
+  FILE *stream = option_open_output(path);
+  if (!stream) return EXIT_STATUS_USAGE;
+  if (json_dumpf(self->json, stream, JSON_INDENT(2)) == 0 && fputc('\n', stream) != EOF) {
+    return option_close_output(stream, path) ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
   }
-  bool written = json_dumpf(self->json, stream, JSON_INDENT(2)) == 0 && fputc('\n', stream) != EOF;
-  if (stream != stdout) written &= fclose(stream) == 0;
-  if (written) return EXIT_STATUS_DONE;
+  option_abandon_output(stream, path);
   program_complain("%s could not be written", path);
   return EXIT_STATUS_USAGE;
 }

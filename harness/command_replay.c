@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "harness/option_values.h"
 #include "harness/program.h"
@@ -18,34 +17,39 @@ typedef struct replay_sinks {
   json_t *array;
 } replay_sinks;
 
-static FILE *open_sink(const replay_options *options, const char *path) {
-  struct stat output, input;
-  bool regular = stat(path, &output) == 0 && S_ISREG(output.st_mode);
-  for (size_t i = 0; regular && i < options->traces.count; i++) {
-    if (stat(options->traces.paths[i], &input) != 0 || input.st_dev != output.st_dev ||
-        input.st_ino != output.st_ino) {
-      continue;
+/* Is no output a trace or another output? If not, says so. */
+static bool check_outputs(const replay_options *options) {
+  const char *const paths[] = {options->json_path, options->csv_path, options->timeline_path,
+                               options->instruments.trace_events_path};
+  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+    for (size_t k = 0; paths[i] && k < options->traces.count; k++) {
+      if (!option_same_file(paths[i], options->traces.paths[k])) continue;
+      program_complain("%s cannot be written: it is a trace to replay", paths[i]);
+      return false;
     }
-    program_complain("%s cannot be written: it is a trace to replay", path);
-    return NULL;
+    for (size_t k = 0; paths[i] && k < i; k++) {
+      if (!paths[k] || !option_same_file(paths[i], paths[k])) continue;
+      program_complain("%s cannot be written: it is being written already", paths[i]);
+      return false;
+    }
   }
-  return option_open_output(path);
+  return true;
 }
 
 /* Opens all files before the work, so that a wrong path shows at once. */
 static bool open_sinks(const replay_options *options, const replay_group *group, replay_sinks *sinks) {
   if (options->json_path) {
-    sinks->json = open_sink(options, options->json_path);
+    sinks->json = option_open_output(options->json_path);
     sinks->array = json_array();
     if (!sinks->json || !sinks->array) return false;
   }
   if (options->csv_path) {
-    sinks->csv = open_sink(options, options->csv_path);
+    sinks->csv = option_open_output(options->csv_path);
     if (!sinks->csv) return false;
     replay_csv_header(group, sinks->csv);
   }
   if (options->timeline_path) {
-    sinks->timeline = open_sink(options, options->timeline_path);
+    sinks->timeline = option_open_output(options->timeline_path);
     if (!sinks->timeline) return false;
     replay_timeline_header(sinks->timeline);
   }
@@ -231,6 +235,7 @@ static exit_status run(const replay_options *options, instruments *set) {
 
 /* Instruments come before the device, and end after it. */
 static exit_status run_with_instruments(const replay_options *options) {
+  if (!check_outputs(options)) return EXIT_STATUS_USAGE;
   char message[1024];
   instruments *set;
   exit_status status = instruments_create(&options->instruments, &set, message, sizeof message);

@@ -3,6 +3,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "harness/program.h"
 #include "harness/progress.h"
@@ -82,6 +84,14 @@ static trace_status copy(trace *input, trace_writer *output, progress *shown, ui
   return status;
 }
 
+/* Through a link, for one, the output would be emptied before it is read. */
+static bool is_own_output(const char *input, const char *output) {
+  struct stat read, written;
+  bool known = strcmp(input, "-") == 0 ? fstat(STDIN_FILENO, &read) == 0 : stat(input, &read) == 0;
+  return known && S_ISREG(read.st_mode) && stat(output, &written) == 0 && read.st_dev == written.st_dev &&
+         read.st_ino == written.st_ino;
+}
+
 static exit_status convert(const convert_options *options) {
   progress shown;
   progress_init(&shown, options->quiet);
@@ -89,6 +99,10 @@ static exit_status convert(const convert_options *options) {
   trace *input = NULL;
   trace_writer *output = NULL;
   const char *path = options->input.paths[0];
+  if (is_own_output(path, options->output)) {
+    program_complain("%s cannot be written: it is the trace to convert", options->output);
+    return EXIT_STATUS_USAGE;
+  }
   trace_status status = trace_open(path, &options->trace, &input, &error);
   if (status == TRACE_OK) status = trace_writer_open(options->output, options->format, &output, &error);
   uint64_t events = 0, left_out = 0;

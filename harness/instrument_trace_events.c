@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "harness/progress.h"
+#include "workloads/partial_file.h"
 
 enum {
   BUFFER = 64 << 10,
@@ -24,6 +25,7 @@ typedef struct trace_events {
   int file;
   bool seekable; /* what was written last can be written over */
   char *path;
+  char *partial;   /* the file's name until it is whole; NULL: written in place */
   uint64_t offset; /* of the buffer in the file */
   size_t used;
   char buffer[BUFFER];
@@ -330,9 +332,16 @@ static bool destroy(instrument *base, char *message, size_t message_size) {
     write_fully(self, ending, write_ending(self, ending), 0);
   }
   if (close(self->file) != 0 && !self->failure) self->failure = errno;
+  if (self->partial && (self->run == 0 || self->failure)) {
+    unlink(self->partial);
+  } else if (self->partial && rename(self->partial, self->path) != 0) {
+    self->failure = errno;
+    unlink(self->partial);
+  }
   bool written = self->failure == 0;
   if (!written)
     snprintf(message, message_size, "%s could not be written: %s", self->path, strerror(self->failure));
+  free(self->partial);
   free(self->path);
   free(self);
   return written;
@@ -348,15 +357,28 @@ static const instrument_class trace_events_class = {.name = "trace-events",
                                                     .memory = memory,
                                                     .destroy = destroy};
 
+/* Under the name that it keeps when the program is killed: what is in it then can be read. */
+static int open_file(const char *path, char **partial) {
+  struct stat about;
+  bool exists = lstat(path, &about) == 0;
+  if (exists && !S_ISREG(about.st_mode)) return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (exists && access(path, W_OK) != 0) return -1;
+  *partial = partial_file_name(path);
+  return *partial ? open(*partial, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
+}
+
 instrument *instrument_trace_events_create(const char *path, char *message, size_t message_size) {
   trace_events *self = calloc(1, sizeof *self);
-  char *copy = strdup(path);
-  int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  char *copy = strdup(path), *partial = NULL;
+  errno = ENOMEM;
+  int file = self && copy ? open_file(path, &partial) : -1;
   struct stat kind;
-  if (!self || !copy || file < 0 || fstat(file, &kind) != 0) {
+  if (file < 0 || fstat(file, &kind) != 0) {
     snprintf(message, message_size, "%s cannot be written: %s", path,
-             strerror(self && copy ? errno : ENOMEM));
+             errno == EEXIST ? "it is being written already" : strerror(errno));
     if (file >= 0) close(file);
+    if (file >= 0 && partial) unlink(partial);
+    free(partial);
     free(copy);
     free(self);
     return NULL;
@@ -364,6 +386,7 @@ instrument *instrument_trace_events_create(const char *path, char *message, size
   self->base = (instrument){&trace_events_class, INSTRUMENT_ALL_LAYERS};
   self->file = file;
   self->path = copy;
+  self->partial = partial;
   self->seekable = S_ISREG(kind.st_mode);
   /* The first event needs no case of its own for the comma before it. */
   self->used = append_text(

@@ -12,7 +12,8 @@
 #include "harness/instrument.h"
 
 /* Opens the file. NULL when it cannot be written or the host has no memory, with the reason. Memory does not
- * grow with the trace. A regular file holds valid JSON with all ranges closed at any time, even if the
+ * grow with the trace. A regular file has its name when the instrument ends after a run; until then it
+ * is called as partial_file_name says, holds valid JSON with all ranges closed at any time, and stays if the
  * program is killed. */
 instrument *instrument_trace_events_create(const char *path, char *message, size_t message_size);
 

@@ -10,6 +10,7 @@
 
 #include "harness/program.h"
 #include "policies/policy.h"
+#include "workloads/partial_file.h"
 
 uint64_t option_parse_size(struct argp_state *state, const char *option, const char *text) {
   uint64_t bytes = 0;
@@ -78,14 +79,6 @@ void option_date(char text[OPTION_DATE_TEXT]) {
     text[0] = '\0';
 }
 
-/* What the file is called until all of it is written. NULL: no memory. */
-static char *partial_path(const char *path) {
-  size_t size = strlen(path) + 64;
-  char *partial = malloc(size);
-  if (partial) snprintf(partial, size, "%s.partial-%ld", path, (long)getpid());
-  return partial;
-}
-
 /* The stream's file is called path: it is none that gets its name at the end. */
 static bool written_in_place(FILE *stream, const char *partial) {
   struct stat opened, named;
@@ -105,8 +98,13 @@ FILE *option_open_output(const char *path) {
   if (exists && !S_ISREG(about.st_mode)) {
     stream = fopen(path, "w");
   } else if (!exists || access(path, W_OK) == 0) {
-    char *partial = partial_path(path);
-    stream = partial ? fopen(partial, "wx") : NULL;
+    char *partial = partial_file_name(path);
+    int file = partial ? partial_file_create(partial) : -1;
+    stream = file >= 0 ? fdopen(file, "w") : NULL;
+    if (file >= 0 && !stream) {
+      close(file);
+      partial_file_remove(partial);
+    }
     free(partial);
   }
   if (!stream) {
@@ -119,11 +117,13 @@ FILE *option_open_output(const char *path) {
 bool option_close_output(FILE *stream, const char *path) {
   if (!stream) return true;
   bool written = fflush(stream) == 0 && !ferror(stream);
-  char *partial = partial_path(path);
+  char *partial = partial_file_name(path);
   bool in_place = !partial || written_in_place(stream, partial);
   if (stream != stdout && fclose(stream) != 0) written = false;
-  if (!in_place && written && rename(partial, path) != 0) written = false;
-  if (!in_place && !written) unlink(partial);
+  if (!in_place && written)
+    written = partial_file_finish(partial, path);
+  else if (!in_place)
+    partial_file_remove(partial);
   free(partial);
   if (!written) program_complain("%s could not be written", path);
   return written;
@@ -131,8 +131,17 @@ bool option_close_output(FILE *stream, const char *path) {
 
 void option_abandon_output(FILE *stream, const char *path) {
   if (!stream || stream == stdout) return;
-  char *partial = partial_path(path);
-  if (partial && !written_in_place(stream, partial)) unlink(partial);
+  char *partial = partial_file_name(path);
+  if (partial && !written_in_place(stream, partial)) partial_file_remove(partial);
   free(partial);
   fclose(stream);
+}
+
+bool option_same_file(const char *left, const char *right) {
+  struct stat first, second;
+  bool exists = stat(left, &first) == 0;
+  if (exists && !S_ISREG(first.st_mode)) return false;
+  if (strcmp(left, right) == 0) return strcmp(left, "-") != 0;
+  return exists && stat(right, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
 }

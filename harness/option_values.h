@@ -33,5 +33,7 @@ FILE *option_open_output(const char *path);
 bool option_close_output(FILE *stream, const char *path);
 /* Accepts NULL. Leaves what path held before. */
 void option_abandon_output(FILE *stream, const char *path);
+/* Do both name one regular file, or one that is yet to be made? Not for "-". */
+bool option_same_file(const char *left, const char *right);
 
 #endif

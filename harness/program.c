@@ -8,6 +8,7 @@
 
 #include "harness/bench.h"
 #include "policies/policy.h"
+#include "workloads/partial_file.h"
 
 enum { COMMANDS_LIMIT = 32 };
 
@@ -112,6 +113,7 @@ exit_status program_main(int argc, char **argv) {
   char *no_arguments[] = {name, NULL};
   if (argc < 1) argv = no_arguments;
   argv[0] = name;
+  partial_file_watch_signals();
   exit_status status = program_dispatch(commands, "A testbed for GPU memory allocators.", argc, argv);
   if (fflush(stdout) != 0 || ferror(stdout)) {
     program_complain("standard output could not be written");

@@ -1,12 +1,17 @@
 /* Files that the program writes: all of one, or what it held before. */
 #include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "harness/exit_status.h"
 #include "harness/option_values.h"
+#include "harness/program.h"
 #include "tests/harness_support.h"
 #include "tests/test_main.h"
 
@@ -87,6 +92,28 @@ START_TEST(refused_outputs_change_nothing) {
   run = run_expecting(EXIT_STATUS_USAGE, "replay", "--timeline", trace, trace);
   ck_assert_has(run.errors, "kept_trace.txt cannot be written: it is a trace");
   program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_USAGE, "replay", "--trace-events", trace, trace);
+  ck_assert_has(run.errors, "kept_trace.txt cannot be written: it is a trace");
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_USAGE, "replay", "--trace-events", path, "--json", path, trace);
+  ck_assert_has(run.errors, "kept.txt cannot be written: it is being written already");
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_USAGE, "replay", "--trace-events", path, "--csv", "/nowhere/at/all", trace);
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_USAGE, "bench", "vmm", "--driver", "sim", "--save-profile", path, "--json",
+                      path);
+  ck_assert_has(run.errors, "kept.txt cannot be written: it is being written already");
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_USAGE, "trace", "convert", "-q", trace, trace);
+  ck_assert_has(run.errors, "kept_trace.txt cannot be written: it is the trace to convert");
+  program_run_free(&run);
+  char *link = test_path("kept_link.txt");
+  ck_assert_int_eq(symlink("kept_trace.txt", link), 0);
+  run = run_expecting(EXIT_STATUS_USAGE, "trace", "convert", "-q", trace, link);
+  ck_assert_has(run.errors, "kept_link.txt cannot be written: it is the trace to convert");
+  program_run_free(&run);
+  unlink(link);
+  free(link);
   run = run_expecting(EXIT_STATUS_USAGE, "replay", "--csv", "-", "--timeline", "-", trace);
   ck_assert_has(run.errors, "only one of");
   program_run_free(&run);
@@ -100,12 +127,97 @@ START_TEST(refused_outputs_change_nothing) {
 }
 END_TEST
 
+/* Of a signal of the program's end only what was there before is left. */
+static const struct {
+  int number;
+  const char *arguments[9];
+} interrupted[] = {
+    {SIGINT, {"replay", "-q", "--policy", "bfc", "--json", "OUT", "PIPE"}},
+    {SIGTERM, {"replay", "-q", "--policy", "bfc", "--csv", "OUT", "PIPE"}},
+    {SIGTERM, {"trace", "convert", "-q", "PIPE", "OUT"}},
+    {SIGINT, {"bench", "vmm", "--driver", "sim", "--iterations", "1000000", "--csv", "OUT"}},
+};
+
+static bool is_begun(const char *path, pid_t child) {
+  static const char *const endings[] = {"", "-0"};
+  char partial[1200];
+  bool begun = false;
+  for (size_t i = 0; i < 2; i++) {
+    snprintf(partial, sizeof partial, "%s.partial-%ld%s", path, (long)child, endings[i]);
+    begun |= access(partial, F_OK) == 0;
+  }
+  return begun;
+}
+
+START_TEST(a_signal_leaves_nothing_behind) {
+  char *path = write_test_file("interrupted.txt", BEFORE), *pipe_path = test_path("interrupted.pipe");
+  ck_assert_int_eq(mkfifo(pipe_path, 0600), 0);
+  /* Held open, so that it never ends. */
+  int pipe_file = open(pipe_path, O_RDWR | O_NONBLOCK);
+  ck_assert_int_ge(pipe_file, 0);
+  pid_t child = fork();
+  if (child == 0) {
+    signal(SIGINT, SIG_DFL); /* Check has its own actions */
+    signal(SIGTERM, SIG_DFL);
+    static char name[] = "lakebed";
+    char *argv[10] = {name};
+    int argc = 1;
+    for (const char *const *word = interrupted[_i].arguments; *word; word++) {
+      bool is_path = strcmp(*word, "OUT") == 0, is_pipe = strcmp(*word, "PIPE") == 0;
+      argv[argc++] = is_path ? path : is_pipe ? pipe_path : strdup(*word);
+    }
+    ck_assert_ptr_nonnull(freopen("/dev/null", "w", stdout));
+    _exit((int)program_main(argc, argv));
+  }
+  for (int i = 0; i < 1000 && !is_begun(path, child); i++) {
+    while (write(pipe_file, TRACE, strlen(TRACE)) > 0) continue;
+    usleep(10000);
+  }
+  ck_assert(is_begun(path, child));
+  ck_assert_int_eq(kill(child, interrupted[_i].number), 0);
+  int status;
+  ck_assert_int_eq(waitpid(child, &status, 0), child);
+  ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == interrupted[_i].number, "ended with %#x",
+                (unsigned)status);
+  ck_assert_content(path, BEFORE);
+  ck_assert_no_partial_files();
+  close(pipe_file);
+  unlink(pipe_path);
+  free(pipe_path);
+  free(path);
+}
+END_TEST
+
+START_TEST(doctor_writes_as_others_do) {
+  char *target = write_test_file("doctor_target.json", BEFORE), *link = test_path("doctor.json");
+  struct stat about;
+  ck_assert_int_eq(symlink("doctor_target.json", link), 0);
+  char argument[1200];
+  snprintf(argument, sizeof argument, "--json=%s", link);
+  program_run run = run_program("doctor", argument, (const char *)NULL);
+  program_run_free(&run);
+  ck_assert(lstat(link, &about) == 0 && S_ISLNK(about.st_mode));
+  char *text = read_test_file(target);
+  ck_assert_has(text, "\"findings\"");
+  free(text);
+  run = run_expecting(EXIT_STATUS_USAGE, "doctor", "--json=/dev/full");
+  ck_assert_has(run.errors, "/dev/full could not be written");
+  program_run_free(&run);
+  unlink(link);
+  free(link);
+  free(target);
+}
+END_TEST
+
 static Suite *files_suite(void) {
   Suite *suite = suite_create("files");
   TCase *outputs = tcase_create("outputs");
   tcase_add_test(outputs, an_output_has_its_name_when_it_is_whole);
   tcase_add_test(outputs, links_and_devices_stay);
   tcase_add_test(outputs, refused_outputs_change_nothing);
+  tcase_add_test(outputs, doctor_writes_as_others_do);
+  tcase_add_loop_test(outputs, a_signal_leaves_nothing_behind, 0,
+                      (int)(sizeof interrupted / sizeof *interrupted));
   suite_add_tcase(suite, outputs);
   return suite;
 }

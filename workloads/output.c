@@ -15,6 +15,7 @@
 
 #include "workloads/decoder.h"
 #include "workloads/failure.h"
+#include "workloads/partial_file.h"
 
 enum { OUTPUT_BYTES = 128 * 1024, ZSTD_LEVEL = 9, MOST_TEMPORARY_NAMES = 100 };
 
@@ -80,7 +81,7 @@ static int create_temporary(trace_output *output) {
   int file = -1;
   for (int attempt = 0; attempt < MOST_TEMPORARY_NAMES; attempt++) {
     snprintf(output->temporary, size, "%s.partial-%ld-%d", output->path, (long)getpid(), attempt);
-    file = open(output->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    file = partial_file_create(output->temporary);
     if (file >= 0 || errno != EEXIST) break;
   }
   if (file < 0) {
@@ -218,12 +219,11 @@ trace_status trace_output_finish(trace_output *output, trace_error *error) {
     status = trace_fail(error, TRACE_UNWRITABLE, output->path, "cannot be written: %s", strerror(errno));
   }
   if (status == TRACE_OK && output->temporary != NULL) {
-    if (rename(output->temporary, output->path) != 0) {
+    if (!partial_file_finish(output->temporary, output->path)) {
       status = trace_fail(error, TRACE_UNWRITABLE, output->path, "cannot be created: %s", strerror(errno));
-    } else {
-      free(output->temporary);
-      output->temporary = NULL;
     }
+    free(output->temporary);
+    output->temporary = NULL;
   }
   trace_output_abandon(output);
   return status;
@@ -232,7 +232,7 @@ trace_status trace_output_finish(trace_output *output, trace_error *error) {
 void trace_output_abandon(trace_output *output) {
   if (output == NULL) return;
   if (output->file >= 0) close(output->file);
-  if (output->temporary != NULL) unlink(output->temporary);
+  if (output->temporary != NULL) partial_file_remove(output->temporary);
   if (output->encoding) {
     if (output->compression == TRACE_COMPRESSION_XZ) lzma_end(&output->stream.xz);
     if (output->compression == TRACE_COMPRESSION_GZIP) deflateEnd(&output->stream.gzip);
