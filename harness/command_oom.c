@@ -289,6 +289,7 @@ static exit_status try_trace(const oom_options *options, const device_model *mod
     trace_list_complain(path, &error);
     return EXIT_STATUS_USAGE;
   }
+  event_source_expect_rewinds(work.source, "store it in a file");
   work.results = calloc(options->specs.count, sizeof *work.results);
   work.verdicts = calloc(options->specs.count, sizeof *work.verdicts);
   work.group = (oom_group){.path = path,

@@ -141,6 +141,8 @@ static exit_status replay_trace(const replay_options *options, replay_group grou
   event_source *source;
   exit_status status;
   if (event_source_open(path, &options->trace, &source, &error) == TRACE_OK) {
+    if (options->specs.count > 1 || options->laps > 1)
+      event_source_expect_rewinds(source, "name one policy and one lap, or store it in a file");
     status = replay_policies(options, group.settings, path, source, shown, results);
     group.has_summary = event_source_complete(source);
     event_source_summary(source, &group.summary);

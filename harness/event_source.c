@@ -5,7 +5,8 @@
 
 struct event_source {
   trace *reader;
-  trace_event *kept; /* the first events; all of them when complete and not streaming */
+  const char *rewind_advice; /* NULL: nobody said that the trace will be rewound */
+  trace_event *kept;         /* the first events; all of them when complete and not streaming */
   size_t kept_count, kept_capacity;
   size_t cursor;      /* the next of the kept ones to deliver */
   trace_event *batch; /* when streaming */
@@ -59,6 +60,13 @@ static bool make_room(event_source *source) {
 static trace_status read_batch(event_source *source, const trace_event **events, size_t *count,
                                trace_error *error) {
   if (!source->streaming && !make_room(source)) return out_of_memory(error);
+  if (source->streaming && source->rewind_advice && !trace_can_rewind(source->reader)) {
+    error->status = TRACE_UNREADABLE;
+    snprintf(error->message, sizeof error->message,
+             "%s can be read once, and the trace is too long to be kept in memory: %s",
+             trace_name(source->reader), source->rewind_advice);
+    return TRACE_UNREADABLE;
+  }
   trace_event *batch = source->streaming ? source->batch : source->kept + source->kept_count;
   trace_status status = TRACE_OK;
   size_t read = 0;
@@ -99,6 +107,8 @@ trace_status event_source_rewind(event_source *source, trace_error *error) {
   source->at_end = false;
   return trace_rewind(source->reader, error);
 }
+
+void event_source_expect_rewinds(event_source *source, const char *advice) { source->rewind_advice = advice; }
 
 bool event_source_complete(const event_source *source) { return source->complete; }
 

@@ -22,6 +22,9 @@ trace_status event_source_next(event_source *source, const trace_event **events,
                                trace_error *error);
 /* Back to the first event. Standard input can be rewound as long as all of it is kept. */
 trace_status event_source_rewind(event_source *source, trace_error *error);
+/* The trace will be rewound: if it can be read only once, event_source_next fails as soon as it is too long
+ * to be kept, not the rewind (TRACE_UNREADABLE). advice: what to do then, for the message; borrowed. */
+void event_source_expect_rewinds(event_source *source, const char *advice);
 /* Has the whole trace been read once? */
 bool event_source_complete(const event_source *source);
 /* Of the first reading; complete when event_source_complete says so. */

@@ -317,15 +317,22 @@ START_TEST(timeline_follows_the_events) {
 }
 END_TEST
 
-/* More events than are kept: the trace is read again for every pass. */
-START_TEST(long_traces_are_streamed) {
+static const uint64_t pairs = EVENT_SOURCE_KEPT / 2 + 3 * EVENT_SOURCE_BATCH;
+
+/* The path of a trace of more events than are kept, to be freed. */
+static char *write_long_trace(void) {
   char *path = test_path("long.txt");
   FILE *stream = fopen(path, "w");
   ck_assert_ptr_nonnull(stream);
-  const uint64_t pairs = EVENT_SOURCE_KEPT / 2 + 3 * EVENT_SOURCE_BATCH;
   for (uint64_t i = 0; i < pairs; i++)
     fprintf(stream, "a %" PRIu64 " %" PRIu64 " 0\nf %" PRIu64 "\n", i, i % 4096 + 1, i);
   ck_assert_int_eq(fclose(stream), 0);
+  return path;
+}
+
+/* It is read again for every pass. */
+START_TEST(long_traces_are_streamed) {
+  char *path = write_long_trace();
   event_source *source;
   trace_error error;
   ck_assert_int_eq(event_source_open(path, NULL, &source, &error), TRACE_OK);
@@ -353,9 +360,44 @@ START_TEST(long_traces_are_streamed) {
     for (uint64_t i = 0; i < pairs; i++) expected += i % 4096 + 1;
     ck_assert_uint_eq(bytes, expected);
   }
+  /* Two passes over two contents cannot be compared. */
+  FILE *changed = fopen(path, "a");
+  ck_assert_ptr_nonnull(changed);
+  fputs("# more\n", changed);
+  ck_assert_int_eq(fclose(changed), 0);
+  ck_assert_int_eq(event_source_rewind(source, &error), TRACE_UNREADABLE);
+  ck_assert_has(error.message, "long.txt: changed while it was read");
   event_source_close(source);
   remove(path);
   free(path);
+}
+END_TEST
+
+static program_run replay_standard_input(const char *path, const char *policies, const char *laps) {
+  ck_assert_ptr_nonnull(freopen(path, "r", stdin));
+  return run_program("replay", "-q", "--policy", policies, "--laps", laps, "-", (const char *)NULL);
+}
+
+START_TEST(standard_input_is_read_once) {
+  static const char *const again[][2] = {{"null,null", "1"}, {"null", "2"}};
+  char *path = write_long_trace(), *kept = write_test_file("kept.txt", FOUR_EVENTS);
+  for (size_t i = 0; i < 2; i++) {
+    program_run run = replay_standard_input(path, again[i][0], again[i][1]);
+    ck_assert_int_eq(run.status, EXIT_STATUS_USAGE);
+    ck_assert_has(run.errors,
+                  "standard input can be read once, and the trace is too long to be kept in memory: "
+                  "name one policy and one lap, or store it in a file");
+    program_run_free(&run);
+    run = replay_standard_input(kept, again[i][0], again[i][1]);
+    ck_assert_int_eq(run.status, EXIT_STATUS_DONE);
+    program_run_free(&run);
+  }
+  program_run run = replay_standard_input(path, "null", "1");
+  ck_assert_int_eq(run.status, EXIT_STATUS_DONE);
+  program_run_free(&run);
+  remove(path);
+  free(path);
+  free(kept);
 }
 END_TEST
 
@@ -400,6 +442,7 @@ static Suite *replay_suite(void) {
   TCase *sources = tcase_create("sources");
   tcase_add_checked_fixture(sources, setup, teardown);
   tcase_add_test(sources, long_traces_are_streamed);
+  tcase_add_test(sources, standard_input_is_read_once);
   tcase_add_test(sources, interrupted_passes_start_again);
   suite_add_tcase(suite, sources);
   return suite;

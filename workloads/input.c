@@ -131,6 +131,7 @@ trace_status trace_input_open(trace_input *input, const char *path, trace_error 
   if (fstat(input->file, &about) == 0 && S_ISREG(about.st_mode) && !standard_input) {
     input->rewindable = true;
     input->raw_size = (uint64_t)about.st_size;
+    input->modified = about.st_mtim;
   }
   status = start(input, error);
   if (status != TRACE_OK) trace_input_close(input);
@@ -191,6 +192,12 @@ trace_status trace_input_skip(trace_input *input, uint64_t count, bool *skipped,
   }
 }
 
+static bool has_changed(const trace_input *input) {
+  struct stat now;
+  return fstat(input->file, &now) != 0 || (uint64_t)now.st_size != input->raw_size ||
+         now.st_mtim.tv_sec != input->modified.tv_sec || now.st_mtim.tv_nsec != input->modified.tv_nsec;
+}
+
 trace_status trace_input_rewind(trace_input *input, trace_error *error) {
   if (!input->rewindable) {
     return trace_fail(error, TRACE_UNREADABLE, input->name,
@@ -198,6 +205,9 @@ trace_status trace_input_rewind(trace_input *input, trace_error *error) {
   }
   if (input->file >= 0 && lseek(input->file, 0, SEEK_SET) < 0) {
     return trace_fail(error, TRACE_UNREADABLE, input->name, "cannot be rewound: %s", strerror(errno));
+  }
+  if (input->file >= 0 && has_changed(input)) {
+    return trace_fail(error, TRACE_UNREADABLE, input->name, "changed while it was read");
   }
   return start(input, error);
 }

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "workloads/decoder.h"
 #include "workloads/trace.h"
@@ -31,6 +32,7 @@ struct trace_input {
   char *owned_name;
   int file; /* -1 for memory */
   bool rewindable;
+  struct timespec modified; /* of a file, when it was opened */
   bool raw_finished;
   const uint8_t *memory;
   uint64_t memory_size;

@@ -147,6 +147,10 @@ trace_status trace_rewind(trace *opened, trace_error *error) {
   return TRACE_OK;
 }
 
+bool trace_can_rewind(const trace *opened) { return opened->input.rewindable; }
+
+const char *trace_name(const trace *opened) { return opened->input.name; }
+
 uint32_t trace_slots(const trace *opened) { return trace_ledger_slots(&opened->ledger); }
 
 uint64_t trace_stream_recorded(const trace *opened, uint32_t stream) {

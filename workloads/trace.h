@@ -105,8 +105,12 @@ trace_status trace_open_memory(const void *bytes, size_t size, const char *name,
  * free are TRACE_MALFORMED. Amortised O(1). */
 trace_status trace_next(trace *opened, trace_event *event, trace_error *error);
 
-/* Back to the first event. TRACE_UNREADABLE for standard input. */
+/* Back to the first event. TRACE_UNREADABLE for standard input, and for a file that has changed since. */
 trace_status trace_rewind(trace *opened, trace_error *error);
+
+bool trace_can_rewind(const trace *opened);
+/* What messages call it: the path, or "standard input". */
+const char *trace_name(const trace *opened);
 
 /* One more than the highest slot delivered so far. */
 uint32_t trace_slots(const trace *opened);
