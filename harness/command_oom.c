@@ -319,11 +319,13 @@ static exit_status try_trace(const oom_options *options, const device_model *mod
 /* Opens all files before the work, so that a wrong path shows at once. */
 static bool open_sinks(const oom_options *options, oom_sinks *sinks) {
   if (options->json_path) {
+    if (!trace_list_spares(&options->traces, options->json_path)) return false;
     sinks->json = option_open_output(options->json_path);
     sinks->array = json_array();
     if (!sinks->json || !sinks->array) return false;
   }
   if (options->csv_path) {
+    if (!trace_list_spares(&options->traces, options->csv_path)) return false;
     sinks->csv = option_open_output(options->csv_path);
     if (!sinks->csv) return false;
     oom_csv_header(sinks->csv);
@@ -345,6 +347,12 @@ static exit_status close_sinks(const oom_options *options, oom_sinks *sinks) {
   return written ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
 }
 
+static void abandon_sinks(const oom_options *options, oom_sinks *sinks) {
+  json_decref(sinks->array);
+  option_abandon_output(sinks->json, options->json_path);
+  option_abandon_output(sinks->csv, options->csv_path);
+}
+
 static exit_status run(const oom_options *options) {
   char message[1024];
   device_model model;
@@ -360,10 +368,11 @@ static exit_status run(const oom_options *options) {
     for (size_t i = 0; i < options->traces.count; i++)
       status =
           exit_status_worse(status, try_trace(options, &model, options->traces.paths[i], &shown, &sinks));
+    status = exit_status_worse(status, close_sinks(options, &sinks));
   } else {
+    abandon_sinks(options, &sinks);
     status = EXIT_STATUS_USAGE;
   }
-  status = exit_status_worse(status, close_sinks(options, &sinks));
   device_model_unload(&model);
   return status;
 }

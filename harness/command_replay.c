@@ -22,11 +22,7 @@ static bool check_outputs(const replay_options *options) {
   const char *const paths[] = {options->json_path, options->csv_path, options->timeline_path,
                                options->instruments.trace_events_path};
   for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
-    for (size_t k = 0; paths[i] && k < options->traces.count; k++) {
-      if (!option_same_file(paths[i], options->traces.paths[k])) continue;
-      program_complain("%s cannot be written: it is a trace to replay", paths[i]);
-      return false;
-    }
+    if (paths[i] && !trace_list_spares(&options->traces, paths[i])) return false;
     for (size_t k = 0; paths[i] && k < i; k++) {
       if (!paths[k] || !option_same_file(paths[i], paths[k])) continue;
       program_complain("%s cannot be written: it is being written already", paths[i]);

@@ -103,6 +103,15 @@ void trace_list_free(trace_list *list) {
   *list = (trace_list){0};
 }
 
+bool trace_list_spares(const trace_list *list, const char *output) {
+  for (size_t i = 0; i < list->count; i++) {
+    if (!option_same_file(output, list->paths[i])) continue;
+    program_complain("%s cannot be written: it is a trace to replay", output);
+    return false;
+  }
+  return true;
+}
+
 void trace_list_complain(const char *path, const trace_error *error) {
   struct dirent **files = NULL;
   int count = is_bare_name(path) ? list_bundled(&files) : 0;

@@ -3,6 +3,7 @@
 #define LAKEBED_HARNESS_TRACE_LIST_H
 
 #include <argp.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "harness/exit_status.h"
@@ -20,6 +21,9 @@ error_t trace_list_add(trace_list *list, const char *name);
 /* Adds the recording that is replayed when none is named. Says what is wrong. */
 exit_status trace_list_add_default(trace_list *list);
 void trace_list_free(trace_list *list);
+
+/* Is a file that is to be written none of the traces? If it is one, says so. */
+bool trace_list_spares(const trace_list *list, const char *output);
 
 /* Says that a trace cannot be read, and for a bare name which bundled traces there are. */
 void trace_list_complain(const char *path, const trace_error *error);

@@ -117,6 +117,9 @@ START_TEST(refused_outputs_change_nothing) {
   run = run_expecting(EXIT_STATUS_USAGE, "replay", "--csv", "-", "--timeline", "-", trace);
   ck_assert_has(run.errors, "only one of");
   program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_USAGE, "oom", "--json", path, "--csv", trace, trace);
+  ck_assert_has(run.errors, "kept_trace.txt cannot be written: it is a trace");
+  program_run_free(&run);
   run = run_expecting(EXIT_STATUS_USAGE, "bench", "alloc", "--json", path, "--csv", "/nowhere/at/all");
   program_run_free(&run);
   ck_assert_content(path, BEFORE);
