@@ -195,6 +195,7 @@ START_TEST(doctor_writes_as_others_do) {
   char *target = write_test_file("doctor_target.json", BEFORE), *link = test_path("doctor.json");
   struct stat about;
   ck_assert_int_eq(symlink("doctor_target.json", link), 0);
+  ck_assert_ptr_nonnull(link);
   char argument[1200];
   snprintf(argument, sizeof argument, "--json=%s", link);
   program_run run = run_program("doctor", argument, (const char *)NULL);
