@@ -32,6 +32,8 @@ static const policy_option options[] = {
 
 enum state { S1, S2, S3, S4, S5, STATES };
 
+enum { STITCH_FREE_WALK = 64 }; /* sBlocks looked at for each free, at most, while over a limit */
+
 typedef struct gmlake {
   policy base;
   pool_block_store blocks;
@@ -44,7 +46,8 @@ typedef struct gmlake {
   uint64_t stitch_count_limit;
   uint64_t pblocks_made; /* by Alloc: of equal pBlocks the oldest serves, whatever the addresses */
   uint64_t pblock_bytes; /* active and inactive */
-  uint64_t below_limit;  /* requests below the fragmentation limit, which never stitch */
+  uint64_t frees_before_stitch_free; /* since it found too little the last time */
+  uint64_t below_limit;              /* requests below the fragmentation limit, which never stitch */
   unsigned state_operation[STATES];
   unsigned split_operation, stitch_operation, stitch_free_operation;
   pool_chunk **chunks; /* room for a stitch in the making */
@@ -66,6 +69,12 @@ static vmm_status gmlake_create(const policy_configuration *configuration, polic
     snprintf(message, message_size,
              "policy gmlake: chunk=%s is no multiple of the device's granularity of %" PRIu64 " bytes",
              values[OPTION_CHUNK].text, heap->granularity);
+    status = VMM_INVALID_VALUE;
+  } else if (status == VMM_SUCCESS && self->stitch_bytes_limit < self->frag_limit &&
+             self->frag_limit != UINT64_MAX) {
+    /* No stitched block could be kept, and what Alloc adds below the limit is never stitched again. */
+    snprintf(message, message_size, "policy gmlake: stitch_bytes=%s must not be below frag_limit=%s",
+             values[OPTION_STITCH_BYTES].text, values[OPTION_FRAG_LIMIT].text);
     status = VMM_INVALID_VALUE;
   }
   if (status != VMM_SUCCESS) {
@@ -226,25 +235,42 @@ static void split(gmlake *self, pool_block *pblock, uint64_t size, split_parts *
   pool_operation_end(&self->base.heap);
 }
 
+static bool is_over_limits(const gmlake *self) {
+  return self->stitched.stitched_bytes > self->stitch_bytes_limit ||
+         self->stitched.count > self->stitch_count_limit;
+}
+
+/* The least recently used sBlock from here on that may be freed. Views take no VA. */
+static gmlake_sblock *next_to_free(gmlake_sblock *sblock, bool views_too) {
+  while (sblock && ((sblock->view && !views_too) || !gmlake_sblock_inactive(sblock))) sblock = sblock->newer;
+  return sblock;
+}
+
 /* StitchFree: drops the least recently used inactive sBlocks until VA and count are an
- * eighth below their limits. The host waits first: their memory may still be in use. */
+ * eighth below their limits. The host waits first, if there is anything to drop: their memory may
+ * still be in use. What found too little is tried again only after some frees, so that a
+ * free costs no more than a bounded part of the walk. */
 static void stitch_free(gmlake *self) {
   gmlake_stitched *stitched = &self->stitched;
-  if (stitched->stitched_bytes <= self->stitch_bytes_limit && stitched->count <= self->stitch_count_limit)
-    return;
+  if (!is_over_limits(self) || self->frees_before_stitch_free > 0) return;
+  bool views_too = stitched->count > self->stitch_count_limit;
+  gmlake_sblock *sblock = next_to_free(stitched->oldest, views_too);
   pool_heap *heap = &self->base.heap;
-  pool_operation_begin(heap, self->stitch_free_operation, 0);
-  heap->statistics.host_waits++;
-  bool idle = vmm_synchronize(heap->driver) == VMM_SUCCESS;
-  for (gmlake_sblock *sblock = stitched->oldest, *newer; idle && sblock; sblock = newer) {
-    newer = sblock->newer;
-    bool bytes_kept = stitched->stitched_bytes <= self->stitch_bytes_limit - self->stitch_bytes_limit / 8;
-    bool count_kept = stitched->count <= self->stitch_count_limit - self->stitch_count_limit / 8;
-    if (bytes_kept && count_kept) break;
-    if (count_kept && sblock->view) continue;
-    if (gmlake_sblock_inactive(sblock)) gmlake_unstitch(stitched, sblock);
+  if (sblock) {
+    pool_operation_begin(heap, self->stitch_free_operation, 0);
+    heap->statistics.host_waits++;
+    bool idle = vmm_synchronize(heap->driver) == VMM_SUCCESS;
+    while (idle && sblock) {
+      bool bytes_kept = stitched->stitched_bytes <= self->stitch_bytes_limit - self->stitch_bytes_limit / 8;
+      views_too = stitched->count > self->stitch_count_limit - self->stitch_count_limit / 8;
+      if (bytes_kept && !views_too) break;
+      gmlake_sblock *newer = sblock->newer;
+      if (!sblock->view || views_too) gmlake_unstitch(stitched, sblock);
+      sblock = next_to_free(newer, views_too);
+    }
+    pool_operation_end(heap);
   }
-  pool_operation_end(heap);
+  if (is_over_limits(self)) self->frees_before_stitch_free = stitched->count / STITCH_FREE_WALK;
 }
 
 /* Everything unused goes back to the driver. */
@@ -435,6 +461,7 @@ static vmm_status alloc_small(gmlake *self, uint64_t requested, vmm_stream strea
 /* Update: a freed block is inactive again, and with it every sBlock that has no active pBlock left. */
 static void take_back(gmlake *self, const pool_allocation *taken) {
   pool_block *block = taken->owner;
+  if (self->frees_before_stitch_free > 0) self->frees_before_stitch_free--;
   if (block->pool == &self->small) {
     pool_caching_take_back(&self->small, block);
   } else if (block->pool == &self->stitched) {
@@ -479,7 +506,10 @@ static vmm_status gmlake_free(policy *base, vmm_address address) {
   pool_allocation *allocation = pool_heap_find(&base->heap, address), taken;
   if (!allocation) return VMM_INVALID_VALUE;
   vmm_status status;
-  if (pool_heap_take_back(&base->heap, allocation, &taken, &status)) take_back((gmlake *)base, &taken);
+  if (pool_heap_take_back(&base->heap, allocation, &taken, &status)) {
+    take_back((gmlake *)base, &taken);
+    stitch_free((gmlake *)base);
+  }
   return status;
 }
 

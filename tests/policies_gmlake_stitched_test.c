@@ -2,6 +2,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include <string.h>
+
 #include "tests/policies_gmlake_fixture.h"
 #include "tests/test_main.h"
 
@@ -76,12 +78,50 @@ START_TEST(never_frees_what_is_held) {
   gmlake_expect_blocks(&fixture, "one held", "8, 8, 10!, 10!, 12!, 12!, <10 10>, <12 12>");
   ck_assert(vmm_sim_accessible(fixture.sim, twenty, 20 * MIB));
   ck_assert(vmm_sim_accessible(fixture.sim, third, 24 * MIB));
-  /* Freed, they may go when the next sBlock is made. The one of 24, freed first, is active again through the
-   * blocks that 16 is made of: the one of 20 goes. */
+  /* Freed while the VA is beyond its limit, the one of 24 goes at once; then the one of 20 fits and stays. */
   policies_free(&fixture, third);
   policies_free(&fixture, twenty);
   policies_alloc(&fixture, 16 * MIB, 0);
-  gmlake_expect_blocks(&fixture, "and freed", "8, 8, 10, 10, 4! 8, 12!, <12 4>, <12 4 8>");
+  gmlake_expect_blocks(&fixture, "and freed", "8, 8, 10, 10, 4! 8, 12!, <12 4>, <10 10>");
+  policies_fixture_close(&fixture);
+}
+END_TEST
+
+/* A stitched block that no limit lets live would cost new memory every time. */
+START_TEST(refuses_limits_that_contradict) {
+  policy_spec spec;
+  policy *refused = NULL;
+  char message[256];
+  vmm_driver *sim;
+  ck_assert_int_eq(
+      policy_spec_parse("gmlake:frag_limit=1GiB,stitch_bytes=1MiB", &spec, message, sizeof message),
+      VMM_SUCCESS);
+  ck_assert_int_eq(vmm_sim_create(&(vmm_sim_configuration){.capacity = GIB}, &sim), VMM_SUCCESS);
+  ck_assert_int_eq(policy_create(&spec, sim, UINT64_MAX, &refused, message, sizeof message),
+                   VMM_INVALID_VALUE);
+  ck_assert_ptr_nonnull(strstr(message, "stitch_bytes=1MiB must not be below frag_limit=1GiB"));
+  vmm_driver_destroy(sim);
+}
+END_TEST
+
+/* Laps that stitch far more than the limit: once everything is freed, the VA is within it. */
+START_TEST(keeps_to_its_limit_over_laps) {
+  policies_fixture fixture;
+  policies_fixture_open(
+      &fixture, &(policies_fixture_options){.spec = "gmlake:stitch_bytes=256MiB", .capacity = 4 * GIB});
+  uint64_t random = 7;
+  for (int lap = 0; lap < 20; lap++) {
+    vmm_address blocks[40];
+    for (int i = 0; i < 40; i++)
+      blocks[i] = policies_alloc(&fixture, (1 + policies_random_below(&random, 30)) * 2 * MIB, 0);
+    for (int i = 0; i < 40; i += 2) policies_free(&fixture, blocks[i]);
+    for (int i = 0; i < 40; i += 2)
+      blocks[i] = policies_alloc(&fixture, (1 + policies_random_below(&random, 30)) * 2 * MIB, 0);
+    for (int i = 0; i < 40; i++) policies_free(&fixture, blocks[i]);
+    require(policies_counter(&fixture, "stitched_bytes") <= 256 * MIB, "lap %d: the VA is beyond its limit",
+            lap);
+    policies_fixture_check(&fixture, "after a lap");
+  }
   policies_fixture_close(&fixture);
 }
 END_TEST
@@ -241,6 +281,8 @@ static Suite *stitched_suite(void) {
   tcase_add_test(freeing, frees_the_least_recently_used_by_count);
   tcase_add_test(freeing, never_frees_what_is_held);
   tcase_add_test(freeing, never_frees_what_is_active_through_a_pblock);
+  tcase_add_test(freeing, refuses_limits_that_contradict);
+  tcase_add_test(freeing, keeps_to_its_limit_over_laps);
   tcase_add_test(freeing, frees_nothing_without_having_waited);
   tcase_add_test(freeing, makes_room_when_addresses_run_out);
   tcase_add_test(freeing, waits_for_streams_of_stitched_blocks);
