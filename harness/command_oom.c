@@ -110,8 +110,6 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
   }
 }
 
-static bool is_dash(const char *path) { return path && strcmp(path, "-") == 0; }
-
 static exit_status parse(int argc, char **argv, oom_options *options) {
   *options = (oom_options){.device = {.driver = "sim", .profile = "h200"}};
   const struct argp parser = {option_table, parse_option, "[TRACE...]", documentation, NULL, NULL, NULL};
@@ -121,7 +119,7 @@ static exit_status parse(int argc, char **argv, oom_options *options) {
     program_complain("the command line cannot be read: %s", strerror(failure));
     return EXIT_STATUS_USAGE;
   }
-  if (is_dash(options->json_path) && is_dash(options->csv_path)) {
+  if (option_is_standard_output(options->json_path) && option_is_standard_output(options->csv_path)) {
     program_complain("only one of --json and --csv can go to standard output");
     return EXIT_STATUS_USAGE;
   }

@@ -114,6 +114,8 @@ FILE *option_open_output(const char *path) {
   return stream;
 }
 
+bool option_is_standard_output(const char *path) { return path && strcmp(path, "-") == 0; }
+
 bool option_close_output(FILE *stream, const char *path) {
   if (!stream) return true;
   bool written = fflush(stream) == 0 && !ferror(stream);

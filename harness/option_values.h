@@ -26,6 +26,8 @@ enum { OPTION_DATE_TEXT = 32 };
 /* "2025-01-31T12:00:00Z": now. */
 void option_date(char text[OPTION_DATE_TEXT]);
 
+/* Is it "-"? NULL is not. */
+bool option_is_standard_output(const char *path);
 /* "-": standard output. A regular file has its name only when it is closed, so that what it held before is
  * there until all of the new is. NULL: says why. */
 FILE *option_open_output(const char *path);

@@ -157,8 +157,6 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
   }
 }
 
-static bool is_dash(const char *path) { return path && strcmp(path, "-") == 0; }
-
 exit_status replay_options_parse(int argc, char **argv, replay_options *options) {
   *options = (replay_options){.device = {.driver = "sim", .profile = "h200"},
                               .limit = UINT64_MAX,
@@ -180,7 +178,9 @@ exit_status replay_options_parse(int argc, char **argv, replay_options *options)
     program_complain("the command line cannot be read: %s", strerror(failure));
     return EXIT_STATUS_USAGE;
   }
-  if (is_dash(options->json_path) + is_dash(options->csv_path) + is_dash(options->timeline_path) > 1) {
+  if (option_is_standard_output(options->json_path) + option_is_standard_output(options->csv_path) +
+          option_is_standard_output(options->timeline_path) >
+      1) {
     program_complain("only one of --json, --csv and --timeline can go to standard output");
     return EXIT_STATUS_USAGE;
   }

@@ -155,6 +155,27 @@ means() {
     END { for (policy in n) printf "%s,%.4f,%.2f\n", policy, util[policy] / n[policy], ms[policy] / n[policy] }' <(plain_csv "$1") | sort
 }
 
+# The table that README.md opens with: policy, mean and worst utilisation, mean reserved peak in GiB, mean driver ms.
+headline() {
+  awk -F, '
+    /^#/ { next }
+    !columns { for (i = 1; i <= NF; i++) at[$i] = i; columns = NF; next }
+    $at["trace"] ~ /\.pickle/ {
+      policy = $at["policy"]; util = $at["utilization"]
+      if (!(policy in n) || util < worst[policy]) worst[policy] = util
+      n[policy]++; sum[policy] += util; held[policy] += $at["reserved_peak_bytes"] / 1073741824; ms[policy] += $at["driver_us"] / 1000
+    }
+    END { for (policy in n) printf "%-12s %6.3f %6.3f %8.2f %10.1f\n", policy, sum[policy] / n[policy], worst[policy], held[policy] / n[policy], ms[policy] / n[policy] }' \
+    <(plain_csv "$1") | sort -k2,2nr
+}
+
+section_headline() {
+  local csv
+  for csv in "$out"/replay.csv "$out"/async.csv "$simulated"/replay.csv; do
+    [[ ! -s $csv ]] || { printf '%s\n' "${csv#"$here/"}" && headline "$csv"; }
+  done
+}
+
 # Measured on the device beside what the model charges: needs both replays.
 section_compare() {
   [[ -s $out/replay.csv && -s $simulated/replay.csv ]] || { say "compare: needs the sections replay and sim"; return; }
@@ -226,7 +247,7 @@ section_figures() {
 }
 
 simulated=$here/sim
-sections=(vmm axes profile access alloc replay verify sim compare figures)
+sections=(vmm axes profile access alloc replay verify sim compare headline figures)
 mkdir -p -- "$out" || exit 2
 out=$(cd -- "$out" && pwd)
 (($#)) || set -- "${sections[@]}"
