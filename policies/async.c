@@ -38,6 +38,7 @@ static const uint64_t quantum = 512;
 
 typedef struct async {
   policy base;
+  vmm_pool_configuration pool;
   bool retries;
   uint64_t stream_waits;
 } async;
@@ -67,6 +68,7 @@ static vmm_status async_create(const policy_configuration *configuration, policy
     free(self);
     return status;
   }
+  self->pool = pool;
   heap->memory_elsewhere = true;
   heap->limit_is_policys = limits_requests;
   self->retries = values[OPTION_RETRY].integer;
@@ -175,6 +177,19 @@ static vmm_status async_record_stream(policy *base, vmm_address address, vmm_str
 
 static vmm_status async_trim(policy *base) { return give_back((async *)base); }
 
+static vmm_status async_set_limit(policy *base, uint64_t limit) {
+  async *self = (async *)base;
+  pool_heap *heap = &base->heap;
+  vmm_pool_configuration pool = self->pool;
+  if (!heap->limit_is_policys) pool.maximum_bytes = limit;
+  vmm_status status = heap->limit_is_policys ? VMM_SUCCESS : vmm_pool_configure(heap->driver, &pool);
+  if (status != VMM_SUCCESS) return status;
+  self->pool = pool;
+  pool_heap_set_limit(heap, limit);
+  look(self);
+  return VMM_SUCCESS;
+}
+
 static size_t async_counters(const policy *base, policy_counter *counters, size_t capacity) {
   vmm_pool_usage usage = {0};
   vmm_pool_usage_get(base->heap.driver, &usage);
@@ -215,6 +230,7 @@ const policy_class async_policy = {
     .free = async_free,
     .record_stream = async_record_stream,
     .trim = async_trim,
+    .set_limit = async_set_limit,
     .counters = async_counters,
     .check = async_check,
 };

@@ -97,6 +97,12 @@ vmm_status policy_trim(policy *self) {
   return status;
 }
 
+vmm_status policy_set_limit(policy *self, uint64_t limit) {
+  if (self->class->set_limit) return self->class->set_limit(self, limit);
+  pool_heap_set_limit(&self->heap, limit);
+  return VMM_SUCCESS;
+}
+
 size_t policy_counters(const policy *self, policy_counter *counters, size_t capacity) {
   return self->class->counters ? self->class->counters(self, counters, capacity) : 0;
 }

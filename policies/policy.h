@@ -97,6 +97,8 @@ typedef struct policy_class {
   vmm_status (*record_stream)(policy *self, vmm_address address, vmm_stream stream);
   /* Returns unused memory to the driver, as empty_cache does. */
   vmm_status (*trim)(policy *self);
+  /* Another limit from now on, as policy_set_limit says. NULL: the heap's limit is all there is to set. */
+  vmm_status (*set_limit)(policy *self, uint64_t limit);
   /* Policy-specific counters: writes at most capacity, returns how many there are. */
   size_t (*counters)(const policy *self, policy_counter *counters, size_t capacity);
   /* The largest run of bytes the policy could hand out without asking the driver, on any
@@ -155,6 +157,10 @@ vmm_status policy_free(policy *self, vmm_address address);
 /* Nothing to do where the policy has no such hook. */
 vmm_status policy_record_stream(policy *self, vmm_address address, vmm_stream stream);
 vmm_status policy_trim(policy *self);
+/* The most bytes to hold from now on; UINT64_MAX: no limit. One below what is held makes nothing go: requests
+ * that need more memory are out of memory until less is held. NOT_PERMITTED by async, whose pool the
+ * driver bounds, while anything is allocated; then the limit is as before. O(1). */
+vmm_status policy_set_limit(policy *self, uint64_t limit);
 /* 0 where the policy has no such hook. */
 size_t policy_counters(const policy *self, policy_counter *counters, size_t capacity);
 uint64_t policy_largest_free(const policy *self);

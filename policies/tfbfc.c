@@ -40,6 +40,7 @@ typedef struct tfbfc {
   pool_block_store blocks;
   pool_caching chunks; /* a free block's age_base is the set of streams that used it */
   uint64_t limit;
+  double fragmentation; /* share of the limit; 0: default_waste */
   uint64_t next_region;
   uint64_t waste; /* slack from which on a chunk is split */
   uint64_t allocations;
@@ -49,6 +50,13 @@ typedef struct tfbfc {
 } tfbfc;
 
 static uint64_t round_up(uint64_t size) { return (size + QUANTUM - 1) / QUANTUM * QUANTUM; }
+
+/* limit UINT64_MAX: available, what the device could give in all. */
+static void use_limit(tfbfc *self, uint64_t limit, uint64_t available) {
+  self->limit = limit == UINT64_MAX ? available : limit;
+  self->waste =
+      self->fragmentation > 0 ? (uint64_t)(self->fragmentation * (double)self->limit) : default_waste;
+}
 
 static vmm_status tfbfc_create(const policy_configuration *configuration, policy **created, char *message,
                                size_t message_size) {
@@ -65,12 +73,11 @@ static vmm_status tfbfc_create(const policy_configuration *configuration, policy
     free(self);
     return status;
   }
-  self->limit = configuration->limit == UINT64_MAX ? free_bytes : configuration->limit;
+  self->fragmentation = values[OPTION_FRAGMENTATION].real;
+  use_limit(self, configuration->limit, free_bytes);
   self->allow_growth = values[OPTION_ALLOW_GROWTH].integer;
   self->collects = values[OPTION_GARBAGE_COLLECTION].integer;
   self->waits = values[OPTION_STREAMS].integer == 0;
-  double fraction = values[OPTION_FRAGMENTATION].real;
-  self->waste = fraction > 0 ? (uint64_t)(fraction * (double)self->limit) : default_waste;
   self->next_region = round_up(self->allow_growth && self->limit > first_region ? first_region : self->limit);
   pool_caching_init(&self->chunks, heap, &self->blocks);
   self->chunks.by_age = true;
@@ -90,7 +97,8 @@ static uint64_t twice(uint64_t bytes) { return bytes > UINT64_MAX / 2 ? UINT64_M
 
 /* Extend: a region of the next size, or nine tenths of it again and again if the driver refuses. */
 static vmm_status extend(tfbfc *self, uint64_t size, pool_block **block) {
-  uint64_t available = (self->limit - self->base.heap.statistics.reserved_bytes.current) / QUANTUM * QUANTUM;
+  const uint64_t reserved = self->base.heap.statistics.reserved_bytes.current;
+  uint64_t available = self->limit > reserved ? (self->limit - reserved) / QUANTUM * QUANTUM : 0;
   if (size > available) return VMM_OUT_OF_MEMORY;
   bool doubled = false;
   while (size > self->next_region) {
@@ -116,8 +124,8 @@ static bool free_regions(tfbfc *self, uint64_t size) {
        block = pool_free_set_next(block)) {
     if (!pool_block_is_split(block)) whole += block->size;
   }
-  uint64_t reserved = self->base.heap.statistics.reserved_bytes.current;
-  if (whole == 0 || size > self->limit - reserved + whole) return false;
+  const uint64_t kept = self->base.heap.statistics.reserved_bytes.current - whole;
+  if (whole == 0 || kept > self->limit || size > self->limit - kept) return false;
   return pool_caching_release_all(&self->chunks) == VMM_SUCCESS;
 }
 
@@ -216,6 +224,18 @@ static vmm_status tfbfc_trim(policy *base) {
   return pool_caching_release_all(&self->chunks);
 }
 
+static vmm_status tfbfc_set_limit(policy *base, uint64_t limit) {
+  tfbfc *self = (tfbfc *)base;
+  uint64_t free_bytes = 0, total_bytes;
+  vmm_status status = VMM_SUCCESS;
+  if (limit == UINT64_MAX) status = vmm_memory_info(base->heap.driver, &free_bytes, &total_bytes);
+  if (status != VMM_SUCCESS) return status;
+  pool_heap_set_limit(&base->heap, limit);
+  use_limit(self, limit, free_bytes + base->heap.statistics.reserved_bytes.current);
+  if (!self->allow_growth) self->next_region = round_up(self->limit);
+  return VMM_SUCCESS;
+}
+
 static uint64_t tfbfc_largest_free(const policy *base) {
   return pool_caching_largest_free(&((const tfbfc *)base)->chunks);
 }
@@ -261,6 +281,7 @@ const policy_class tfbfc_policy = {
     .free = tfbfc_free,
     .record_stream = tfbfc_record_stream,
     .trim = tfbfc_trim,
+    .set_limit = tfbfc_set_limit,
     .counters = tfbfc_counters,
     .largest_free = tfbfc_largest_free,
     .free_ranges = tfbfc_free_ranges,

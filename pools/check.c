@@ -238,7 +238,7 @@ bool pool_heap_check(pool_heap *heap, char *message, size_t message_size) {
       !check_sum("reserved addresses", heap->reserved_address_bytes, addresses, message, message_size)) {
     return false;
   }
-  if (!heap->limit_is_policys && reserved > heap->limit) {
+  if (!heap->limit_is_policys && reserved > heap->limit && reserved > heap->over_limit) {
     return broken(message, message_size, "%" PRIu64 " bytes are reserved, past the limit of %" PRIu64,
                   reserved, heap->limit);
   }

@@ -108,6 +108,12 @@ vmm_status pool_heap_fini(pool_heap *heap) {
   return first;
 }
 
+void pool_heap_set_limit(pool_heap *heap, uint64_t limit) {
+  const uint64_t reserved = heap->statistics.reserved_bytes.current;
+  heap->limit = limit;
+  heap->over_limit = reserved > limit ? reserved : 0;
+}
+
 void pool_heap_note_elsewhere(pool_heap *heap, uint64_t bytes) {
   if (bytes > heap->elsewhere_bytes) {
     pool_statistic_add(&heap->statistics.reserved_bytes, bytes - heap->elsewhere_bytes);

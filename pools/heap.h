@@ -110,6 +110,7 @@ struct pool_heap {
   vmm_driver *driver;
   uint64_t granularity;     /* the driver's */
   uint64_t limit;           /* most bytes to hold; UINT64_MAX: none */
+  uint64_t over_limit;      /* bytes held when the limit was set below them: none had to go; else 0 */
   uint64_t device_bytes;    /* all that the device has, asked for if chunks are used; else UINT64_MAX */
   bool limit_is_policys;    /* chunks are created past the limit: the policy checks it by its own rule */
   bool memory_elsewhere;    /* allocations lie in memory that the heap does not hold (null, the driver's own
@@ -149,6 +150,10 @@ vmm_status pool_heap_init(pool_heap *heap, vmm_driver *driver, bool uses_chunks,
  * unmaps, releases and frees. What the driver refuses is tried once more, then forgotten;
  * returns the first failure. */
 vmm_status pool_heap_fini(pool_heap *heap);
+
+/* Another limit from now on. One below what is held makes nothing go: growth is refused until it is kept.
+ * O(1). */
+void pool_heap_set_limit(pool_heap *heap, uint64_t limit);
 
 /* Would taking size more bytes keep to the limit? Never where the whole device has not as much. */
 static inline bool pool_heap_within_limit(const pool_heap *heap, uint64_t size) {
