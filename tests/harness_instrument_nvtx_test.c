@@ -134,7 +134,7 @@ END_TEST
 
 START_TEST(payloads) {
   if (!test_library_is_built(NVTX_LISTENER)) test_skip("no NVTX headers");
-  json_t *results, *seen = listen("all", false, "gmlake", &results);
+  json_t *results, *seen = listen("all", false, "gmlake:largest_chunk=2MiB", &results);
   ck_assert_str_eq(text_of(seen, "schema"), "bytes,chunks,state");
   size_t index;
   json_t *range;
@@ -148,11 +148,11 @@ START_TEST(payloads) {
     ck_assert_uint_eq(number_of(range, "state_most"), expected);
   }
   /* Bytes: of the requests, and of a call. */
-  const json_t *alloc = range_of(seen, "gmlake/alloc");
+  const json_t *alloc = range_of(seen, "gmlake:largest_chunk=2MiB/alloc");
   uint64_t requested = 0;
   for (unsigned i = 0; i < EVENTS; i++) requested += (unsigned long)(i * 2654435761u % 60) * 700000 + 1000;
   ck_assert_uint_eq(number_of(alloc, "bytes"), requested);
-  const json_t *create = range_of(seen, "gmlake/alloc/S4/grow/cuMemCreate");
+  const json_t *create = range_of(seen, "gmlake:largest_chunk=2MiB/alloc/S4/grow/cuMemCreate");
   ck_assert_uint_eq(number_of(create, "bytes"), number_of(create, "count") << 21);
   /* Chunks: the last one is made when all others are held. */
   ck_assert_uint_eq(number_of(create, "chunks_most"), number_of(create, "count") - 1);

@@ -148,7 +148,7 @@ START_TEST(options_are_printed_where_they_differ) {
   ck_assert_ptr_null(strstr(run.output, "stitch_count"));
   program_run_free(&run);
   run = run_expecting(EXIT_STATUS_DONE, "replay", "-q", "--details", "--policy", "gmlake,null", EDGE);
-  ck_assert_has(run.output, "policies  gmlake: chunk=2MiB, frag_limit=2MiB");
+  ck_assert_has(run.output, "policies  gmlake: chunk=2MiB, largest_chunk=4MiB");
   ck_assert_has(run.output, "no driver calls");
   /* What did not happen is left out. */
   ck_assert_ptr_null(strstr(run.output, "record_stream"));
@@ -528,7 +528,7 @@ START_TEST(policies_are_listed) {
     ck_assert_msg(strcspn(line, "\n") <= 110, "longer than 110 columns: %s", line);
   program_run_free(&run);
   run = run_expecting(EXIT_STATUS_DONE, "policies", "gmlake:chunk=4MiB");
-  ck_assert_has(run.output, "\nchunk         4MiB    size     2MiB ");
+  ck_assert_has(run.output, "\nchunk            4MiB            size     2MiB ");
   program_run_free(&run);
   run = run_expecting(EXIT_STATUS_USAGE, "policies", "gmlak");
   ck_assert_has(run.errors, "did you mean gmlake?");

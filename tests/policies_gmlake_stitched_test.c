@@ -38,7 +38,7 @@ static vmm_address stitch_third(policies_fixture *fixture, const vmm_address blo
 START_TEST(frees_the_least_recently_used_by_bytes) {
   /* 16, 20 and 24 are 12 too many; an eighth below the limit is 42: the one of 20 is enough. */
   vmm_address blocks[6];
-  policies_fixture fixture = open_two_stitched("gmlake:stitch_bytes=48MiB", blocks);
+  policies_fixture fixture = open_two_stitched("gmlake:stitching=views,stitch_bytes=48MiB", blocks);
   stitch_third(&fixture, blocks);
   gmlake_expect(
       &fixture, "a third", "8, 8, 10, 10, 12!, 12!, <8 8>, <12 12>", 2, 2, 60,
@@ -52,7 +52,7 @@ END_TEST
 START_TEST(frees_as_many_as_it_takes) {
   /* 35 is an eighth below 40: both go. */
   vmm_address blocks[6];
-  policies_fixture fixture = open_two_stitched("gmlake:stitch_bytes=40MiB", blocks);
+  policies_fixture fixture = open_two_stitched("gmlake:stitching=views,stitch_bytes=40MiB", blocks);
   stitch_third(&fixture, blocks);
   gmlake_expect(
       &fixture, "a third", "8, 8, 10, 10, 12!, 12!, <12 12>", 1, 1, 60,
@@ -63,7 +63,7 @@ END_TEST
 
 START_TEST(frees_the_least_recently_used_by_count) {
   vmm_address blocks[6];
-  policies_fixture fixture = open_two_stitched("gmlake:stitch_count=2", blocks);
+  policies_fixture fixture = open_two_stitched("gmlake:stitching=views,stitch_count=2", blocks);
   stitch_third(&fixture, blocks);
   gmlake_expect_blocks(&fixture, "a third", "8, 8, 10, 10, 12!, 12!, <8 8>, <12 12>");
   policies_fixture_close(&fixture);
@@ -72,7 +72,7 @@ END_TEST
 
 START_TEST(never_frees_what_is_held) {
   vmm_address blocks[6];
-  policies_fixture fixture = open_two_stitched("gmlake:stitch_bytes=40MiB", blocks);
+  policies_fixture fixture = open_two_stitched("gmlake:stitching=views,stitch_bytes=40MiB", blocks);
   vmm_address twenty = policies_alloc(&fixture, 20 * MIB, 0);
   vmm_address third = stitch_third(&fixture, blocks);
   gmlake_expect_blocks(&fixture, "one held", "8, 8, 10!, 10!, 12!, 12!, <10 10>, <12 12>");
@@ -82,7 +82,7 @@ START_TEST(never_frees_what_is_held) {
   policies_free(&fixture, third);
   policies_free(&fixture, twenty);
   policies_alloc(&fixture, 16 * MIB, 0);
-  gmlake_expect_blocks(&fixture, "and freed", "8, 8, 10, 10, 4! 8, 12!, <12 4>, <10 10>");
+  gmlake_expect_blocks(&fixture, "and freed", "8, 8, 10, 10, 12!, 4! 8, <12 4>, <10 10>");
   policies_fixture_close(&fixture);
 }
 END_TEST
@@ -129,7 +129,7 @@ END_TEST
 /* An sBlock that nobody holds is active while one of its pBlocks is: it is passed over. */
 START_TEST(never_frees_what_is_active_through_a_pblock) {
   vmm_address blocks[6];
-  policies_fixture fixture = open_two_stitched("gmlake:stitch_bytes=48MiB", blocks);
+  policies_fixture fixture = open_two_stitched("gmlake:stitching=views,stitch_bytes=48MiB", blocks);
   ck_assert_uint_eq(policies_alloc(&fixture, 10 * MIB, 0), blocks[2]);
   stitch_third(&fixture, blocks);
   gmlake_expect_blocks(&fixture, "one active", "8, 8, 10!, 10, 12!, 12!, <10 10>, <12 12>");
@@ -144,7 +144,7 @@ END_TEST
 /* The host must have seen the end of the work: if it cannot wait, nothing is unmapped. */
 START_TEST(frees_nothing_without_having_waited) {
   vmm_address blocks[6];
-  policies_fixture fixture = open_two_stitched("gmlake:stitch_bytes=48MiB", blocks);
+  policies_fixture fixture = open_two_stitched("gmlake:stitching=views,stitch_bytes=48MiB", blocks);
   vmm_sim_fail(fixture.sim, VMM_CALL_SYNCHRONIZE, 1, VMM_UNKNOWN);
   stitch_third(&fixture, blocks);
   gmlake_expect_blocks(&fixture, "no wait", "8, 8, 10, 10, 12!, 12!, <8 8>, <10 10>, <12 12>");
@@ -155,7 +155,8 @@ END_TEST
 /* Nothing is stitched beyond the device's addresses: then sBlocks make room. */
 START_TEST(makes_room_when_addresses_run_out) {
   policies_fixture fixture;
-  policies_fixture_open(&fixture, &(policies_fixture_options){.spec = "gmlake", .address_limit = 64 * MIB});
+  policies_fixture_open(
+      &fixture, &(policies_fixture_options){.spec = "gmlake:stitching=views", .address_limit = 64 * MIB});
   vmm_address a = policies_alloc(&fixture, 8 * MIB, 0), b = policies_alloc(&fixture, 16 * MIB, 0);
   policies_free(&fixture, a);
   policies_free(&fixture, b);
@@ -174,7 +175,8 @@ END_TEST
 /* A stitched block in use by another stream waits like any other, and its sBlock with it. */
 START_TEST(waits_for_streams_of_stitched_blocks) {
   policies_fixture fixture;
-  policies_fixture_open(&fixture, &(policies_fixture_options){.spec = "gmlake", .event_delay = 3});
+  policies_fixture_open(&fixture,
+                        &(policies_fixture_options){.spec = "gmlake:stitching=views", .event_delay = 3});
   vmm_address a = policies_alloc(&fixture, 8 * MIB, 0), b = policies_alloc(&fixture, 16 * MIB, 0);
   policies_free(&fixture, a);
   policies_free(&fixture, b);
@@ -216,11 +218,13 @@ static uint64_t verify_everywhere(policies_fixture *fixture, const filled *block
   uint64_t elsewhere = 0;
   if (!home) return 0; /* the small pool has no ranges */
   for (uint64_t offset = 0; offset < block->size; offset += home->unit) {
-    const pool_chunk *chunk = home->slots[(block->address - home->address + offset) / home->unit].chunk;
+    const pool_slot *here = &home->slots[(block->address - home->address + offset) / home->unit];
     for (const pool_range *range = fixture->policy->heap.ranges; range; range = range->next) {
       for (uint64_t slot = 0; slot < range->size / range->unit; slot++) {
         vmm_address other = range->address + slot * range->unit;
-        if (range->slots[slot].chunk != chunk || other == block->address + offset) continue;
+        const pool_slot *there = &range->slots[slot];
+        if (there->chunk != here->chunk || there->offset != here->offset || other == block->address + offset)
+          continue;
         elsewhere++;
         for (uint64_t word = 0; word < home->unit / 8 && offset + word * 8 + 8 <= block->size; word += 61) {
           require(((const uint64_t *)(uintptr_t)other)[word] ==
@@ -233,14 +237,28 @@ static uint64_t verify_everywhere(policies_fixture *fixture, const filled *block
   return elsewhere;
 }
 
+static const char *const data_specs[] = {
+    "gmlake",
+    "gmlake:largest_chunk=2MiB,stitch_count=8",
+    "gmlake:largest_chunk=16MiB,room=64MiB",
+    "gmlake:largest_chunk=8MiB,frag_limit=4MiB,stitch_mappings=12",
+    "gmlake:largest_chunk=6MiB,room=0",
+    "gmlake:stitching=views",
+    "gmlake:stitching=views,stitch_count=8",
+    "gmlake:stitching=views,frag_limit=6MiB",
+    "gmlake:stitching=views,chunk=4MiB",
+    "gmlake:stitching=eager",
+    "gmlake:variant=published,request_limit=4MiB",
+};
+
+enum { DATA_SPECS = sizeof data_specs / sizeof *data_specs };
+
 START_TEST(holds_its_data_through_every_address) {
   uint64_t random =
       policies_random_seed(_i == 0 ? "holds_its_data_through_every_address" : NULL) + (uint64_t)_i;
-  static const char *const specs[] = {"gmlake", "gmlake:stitch_count=8", "gmlake:frag_limit=6MiB",
-                                      "gmlake:chunk=4MiB"};
   policies_fixture fixture;
-  policies_fixture_open(&fixture,
-                        &(policies_fixture_options){.spec = specs[_i], .capacity = 96 * MIB, .backed = true});
+  policies_fixture_open(
+      &fixture, &(policies_fixture_options){.spec = data_specs[_i], .capacity = 96 * MIB, .backed = true});
   filled live[16];
   uint32_t count = 0;
   uint64_t elsewhere = 0, bytes = 0, pattern = 1;
@@ -259,12 +277,12 @@ START_TEST(holds_its_data_through_every_address) {
       bytes -= live[i].size;
       live[i] = live[--count];
     }
-    policies_fixture_check(&fixture, specs[_i]);
+    policies_fixture_check(&fixture, data_specs[_i]);
   }
   for (uint32_t i = 0; i < count; i++) elsewhere += verify_everywhere(&fixture, &live[i]);
   printf("%s: %" PRIu64 " stitches, %" PRIu64 " splits, %" PRIu64
          " chunks verified through a second address\n",
-         specs[_i], policies_operation(&fixture, "stitch")->count,
+         data_specs[_i], policies_operation(&fixture, "stitch")->count,
          policies_operation(&fixture, "split")->count, elsewhere);
   ck_assert_uint_gt(policies_operation(&fixture, "stitch")->count, 0);
   ck_assert_uint_gt(policies_operation(&fixture, "split")->count, 0);
@@ -288,7 +306,7 @@ static Suite *stitched_suite(void) {
   tcase_add_test(freeing, waits_for_streams_of_stitched_blocks);
   suite_add_tcase(suite, freeing);
   TCase *data = tcase_create("data");
-  tcase_add_loop_test(data, holds_its_data_through_every_address, 0, 4);
+  tcase_add_loop_test(data, holds_its_data_through_every_address, 0, DATA_SPECS);
   suite_add_tcase(suite, data);
   return suite;
 }

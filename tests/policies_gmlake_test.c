@@ -1,11 +1,12 @@
-/* GMLake's states and functions, walked by hand and asserted block by block. */
+/* GMLake's states and functions, walked by hand and asserted block by block: with stitching=views, where
+ * every stitched block has a VA of its own. */
 #include "tests/policies_gmlake_fixture.h"
 #include "tests/test_main.h"
 
 /* ---- the states ---- */
 
 START_TEST(walks_through_all_states) {
-  policies_fixture fixture = gmlake_open("gmlake", 40 * MIB);
+  policies_fixture fixture = gmlake_open("gmlake:stitching=views", 40 * MIB);
   vmm_address a, b, c, d, e, f, whole;
 
   /* S4 without candidates: Alloc. */
@@ -96,7 +97,7 @@ END_TEST
 
 /* sBlocks find the parts of a pBlock that was split after them. */
 START_TEST(follows_a_split_through_its_sblocks) {
-  policies_fixture fixture = gmlake_open("gmlake", 0);
+  policies_fixture fixture = gmlake_open("gmlake:stitching=views", 0);
   vmm_address a = policies_alloc(&fixture, 8 * MIB, 0), b = policies_alloc(&fixture, 10 * MIB, 0);
   policies_free(&fixture, a);
   policies_free(&fixture, b);
@@ -118,7 +119,7 @@ START_TEST(follows_a_split_through_its_sblocks) {
 END_TEST
 
 START_TEST(keeps_streams_apart) {
-  policies_fixture fixture = gmlake_open("gmlake", 0);
+  policies_fixture fixture = gmlake_open("gmlake:stitching=views", 0);
   policies_free(&fixture, policies_alloc(&fixture, 8 * MIB, 0));
   policies_free(&fixture, policies_alloc(&fixture, 8 * MIB, 1));
   policies_alloc(&fixture, 16 * MIB, 0); /* 8 of its own stream, 8 new ones */
@@ -129,7 +130,7 @@ END_TEST
 
 /* Below one chunk a splitting pool of chunk-sized segments serves. */
 START_TEST(serves_small_requests_from_segments) {
-  policies_fixture fixture = gmlake_open("gmlake:chunk=4MiB", 0);
+  policies_fixture fixture = gmlake_open("gmlake:stitching=views,chunk=4MiB", 0);
   vmm_address a = policies_alloc(&fixture, 4 * MIB - 1, 0);
   ck_assert_uint_eq(policies_statistics(&fixture)->segments.current, 1);
   ck_assert_uint_eq(policies_statistics(&fixture)->reserved_bytes.current, 4 * MIB);
@@ -146,7 +147,7 @@ END_TEST
 /* ---- the fragmentation limit ---- */
 
 START_TEST(neither_splits_nor_stitches_below_the_limit) {
-  policies_fixture fixture = gmlake_open("gmlake:frag_limit=8MiB", 0);
+  policies_fixture fixture = gmlake_open("gmlake:stitching=views,frag_limit=8MiB", 0);
   vmm_address a = policies_alloc(&fixture, 20 * MIB, 0), b = policies_alloc(&fixture, 10 * MIB, 0);
   policies_free(&fixture, a);
   /* Of 20, 14 would be wasted: that is not below the limit. */
@@ -172,7 +173,7 @@ END_TEST
 
 /* The report of a user who saw no effect: all his requests were below the limit of 512 MiB. */
 START_TEST(says_when_nothing_is_above_the_limit) {
-  policies_fixture fixture = gmlake_open("gmlake:frag_limit=512MiB", 8 * GIB);
+  policies_fixture fixture = gmlake_open("gmlake:stitching=views,frag_limit=512MiB", 8 * GIB);
   for (int i = 0; i < 20; i++) policies_alloc(&fixture, (uint64_t)(10 + 12 * i) * MIB, 0);
   ck_assert_uint_eq(policies_counter(&fixture, "requests_below_frag_limit_count"), 20);
   gmlake_expect_counts(&fixture, "0 0 0 20 0 0 0 0");
@@ -181,7 +182,7 @@ START_TEST(says_when_nothing_is_above_the_limit) {
 END_TEST
 
 START_TEST(splits_to_the_last_chunk_without_a_limit) {
-  policies_fixture fixture = gmlake_open("gmlake:frag_limit=0", 0);
+  policies_fixture fixture = gmlake_open("gmlake:stitching=views,frag_limit=0", 0);
   vmm_address a = policies_alloc(&fixture, 6 * MIB, 0);
   policies_free(&fixture, a);
   ck_assert_uint_eq(policies_alloc(&fixture, 2 * MIB, 0), a);

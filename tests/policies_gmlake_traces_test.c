@@ -53,7 +53,7 @@ START_TEST(reaches_its_utilisation) {
     if (!traces[i].recording) continue;
     recordings++;
     sum += utilisation;
-    ck_assert_msg(utilisation >= 0.87, "%s: utilisation %.4f", traces[i].name, utilisation);
+    ck_assert_msg(utilisation >= 0.88, "%s: utilisation %.4f", traces[i].name, utilisation);
     if (!has_fixed_shapes(&traces[i])) continue;
     fixed++;
     ck_assert_msg(gmlake.last_third_calls == 0, "%s: %" PRIu64 " driver calls in the last third",
@@ -62,7 +62,7 @@ START_TEST(reaches_its_utilisation) {
   printf("mean utilisation of %zu recordings: %.4f\n", recordings, sum / (double)recordings);
   ck_assert_uint_ge(recordings, 3);
   ck_assert_uint_ge(fixed, 1);
-  ck_assert_msg(sum / (double)recordings >= 0.94, "mean utilisation %.4f", sum / (double)recordings);
+  ck_assert_msg(sum / (double)recordings >= 0.95, "mean utilisation %.4f", sum / (double)recordings);
 }
 END_TEST
 
@@ -96,8 +96,14 @@ static void run_laps(const policies_trace *found, const char *spec) {
     lap_end now = end_of_lap(&fixture);
     ck_assert_uint_eq(now.allocated, 0);
     ck_assert_uint_eq(now.active, 0);
-    /* Early laps may still grow, meeting free blocks where the first found none. */
-    if (lap >= SETTLED) {
+    /* Early laps may still grow, meeting free blocks where the first found none; varying requests whose
+     * chunks are larger than their granularity may later, by a little, when the chunks happen to be more
+     * scattered than ever before. */
+    if (lap >= SETTLED && !has_fixed_shapes(found) && strcmp(spec, "gmlake") == 0) {
+      ck_assert_msg(now.reserved - last.reserved <= last.reserved / 500,
+                    "%s, lap %d: %" PRIu64 " bytes reserved, %" PRIu64 " the lap before", found->name,
+                    lap + 1, now.reserved, last.reserved);
+    } else if (lap >= SETTLED) {
       ck_assert_msg(memcmp(&now, &last, sizeof now) == 0,
                     "%s on %s, lap %d: %" PRIu64 " bytes reserved, %" PRIu64 " the lap before", spec,
                     found->name, lap + 1, now.reserved, last.reserved);
@@ -116,7 +122,7 @@ static void run_laps(const policies_trace *found, const char *spec) {
 }
 
 START_TEST(does_not_drift_over_ten_laps) {
-  static const char *const specs[] = {"gmlake", "bfc"};
+  static const char *const specs[] = {"gmlake", "gmlake:largest_chunk=2MiB", "gmlake:stitching=views", "bfc"};
   policies_trace traces[TRACES];
   size_t count = policies_traces(traces, TRACES);
   for (size_t i = 0; i < count; i++) {
@@ -129,7 +135,7 @@ static Suite *traces_suite(void) {
   Suite *suite = suite_create("policies_gmlake_traces");
   TCase *recordings = tcase_create("traces");
   tcase_add_test(recordings, reaches_its_utilisation);
-  tcase_add_loop_test(recordings, does_not_drift_over_ten_laps, 0, 2);
+  tcase_add_loop_test(recordings, does_not_drift_over_ten_laps, 0, 4);
   suite_add_tcase(suite, recordings);
   return suite;
 }

@@ -1,0 +1,503 @@
+/* GMLake's pBlocks: Alloc, Split, and giving memory back. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "policies/gmlake.h"
+
+/* ---- room for the work ---- */
+
+vmm_status gmlake_prepare_stream(gmlake *self, vmm_stream stream) {
+  if (stream >= POOL_STREAM_LIMIT) return VMM_INVALID_VALUE;
+  if (stream >= self->streams) {
+    uint32_t streams = stream + 4;
+    uint64_t *stitchable = realloc(self->stitchable, streams * sizeof *stitchable);
+    if (!stitchable) return VMM_OUT_OF_MEMORY;
+    memset(stitchable + self->streams, 0, (streams - self->streams) * sizeof *stitchable);
+    self->stitchable = stitchable;
+    self->streams = streams;
+  }
+  return pool_stream_clock_prepare(&self->clock, self->streams - 1);
+}
+
+/* Room for count items of a size in a growing array. */
+static bool reserve(void **items, uint64_t *capacity, uint64_t count, size_t size) {
+  if (count <= *capacity) return true;
+  uint64_t larger = count + count / 2 + 16;
+  void *moved = realloc(*items, larger * size);
+  if (!moved) return false;
+  *items = moved;
+  *capacity = larger;
+  return true;
+}
+
+bool gmlake_reserve_chunks(gmlake *self, uint64_t count) {
+  return reserve((void **)&self->chunks, &self->chunk_capacity, count, sizeof *self->chunks);
+}
+
+bool gmlake_reserve_members(gmlake *self, uint64_t count) {
+  return reserve((void **)&self->members, &self->member_capacity, count, sizeof *self->members);
+}
+
+vmm_status gmlake_reserve_space(gmlake *self, uint64_t size, gmlake_space **space) {
+  bool with_room = self->settings.stitching == GMLAKE_DEFERRED;
+  vmm_status status;
+  do {
+    status = gmlake_space_reserve(&self->spaces, size, self->settings.chunk, with_room, space);
+  } while (status == VMM_OUT_OF_MEMORY && gmlake_make_address_room(self));
+  return status;
+}
+
+/* ---- Alloc ---- */
+
+vmm_status gmlake_pblock_new(gmlake *self, uint64_t size, vmm_stream stream, gmlake_pblock **made) {
+  gmlake_pblock *pblock = calloc(1, sizeof *pblock);
+  gmlake_place *place = calloc(1, sizeof *place);
+  gmlake_class *class = gmlake_class_get(&self->classes, stream, size);
+  if (!pblock || !place || !class || !gmlake_set_prepare(&class->pblocks, 1)) {
+    free(pblock);
+    free(place);
+    return VMM_OUT_OF_MEMORY;
+  }
+  pblock->base =
+      (pool_block){.size = size, .stream = stream, .state = POOL_BLOCK_LIVE, .pool = &self->classes};
+  pblock->class = class;
+  pblock->places = place;
+  place->block = pblock;
+  place->home = true;
+  *made = pblock;
+  return VMM_SUCCESS;
+}
+
+void gmlake_pblock_discard(gmlake_pblock *pblock) {
+  free(pblock->places);
+  free(pblock);
+}
+
+/* The sizes of the chunks for size bytes: as large as allowed. Returns how many. */
+static uint64_t chunk_count(const gmlake *self, uint64_t size) {
+  uint64_t largest = self->settings.largest_chunk;
+  return (size + largest - 1) / largest;
+}
+
+static vmm_status create_chunks(gmlake *self, uint64_t size, void *owner) {
+  const uint64_t largest = self->settings.largest_chunk, count = chunk_count(self, size);
+  if (!gmlake_reserve_chunks(self, count)) return VMM_OUT_OF_MEMORY;
+  if (largest == self->settings.chunk) {
+    return pool_chunks_create(&self->base.base.heap, largest, count, owner, self->chunks);
+  }
+  uint64_t *sizes = malloc(count * sizeof *sizes);
+  if (!sizes) return VMM_OUT_OF_MEMORY;
+  for (uint64_t i = 0; i < count; i++) sizes[i] = i + 1 < count ? largest : size - i * largest;
+  vmm_status status = pool_chunks_create_sizes(&self->base.base.heap, sizes, count, owner, self->chunks);
+  free(sizes);
+  return status;
+}
+
+/* The chunks that begin within a pBlock at home are its own. */
+static void own_chunks(gmlake_pblock *pblock) {
+  const pool_range *range = pblock->base.backing;
+  pool_slot *slot = gmlake_slot(range, pblock->base.address);
+  for (uint64_t i = 0; i < pblock->base.size / range->unit; i++) {
+    if (slot[i].offset == 0) slot[i].chunk->owner = pblock;
+  }
+}
+
+vmm_status gmlake_pblock_allocate(gmlake *self, gmlake_pblock *pblock, gmlake_space *space, bool in_front,
+                                  uint32_t section) {
+  pool_heap *heap = &self->base.base.heap;
+  const uint64_t size = pblock->base.size;
+  vmm_address address = 0;
+  vmm_status status = create_chunks(self, size, pblock);
+  if (status == VMM_SUCCESS) {
+    uint64_t count = chunk_count(self, size);
+    status = gmlake_space_map(&self->spaces, space, in_front, self->chunks, count, size, &address);
+    for (uint64_t i = 0; status != VMM_SUCCESS && i < count; i++) pool_chunk_give_up(heap, self->chunks[i]);
+  }
+  if (status != VMM_SUCCESS) return status;
+  gmlake_place *place = pblock->places;
+  pblock->base.address = place->address = address;
+  pblock->base.backing = space->range;
+  place->space = space;
+  place->section = section;
+  gmlake_place_enter(place, in_front ? NULL : space->last);
+  gmlake_set_add(&pblock->class->pblocks, &pblock->base);
+  own_chunks(pblock);
+  self->pblock_count++;
+  self->pblock_bytes += size;
+  return VMM_SUCCESS;
+}
+
+vmm_status gmlake_grow(gmlake *self, uint64_t size, vmm_stream stream, gmlake_pblock **made) {
+  gmlake_pblock *pblock;
+  gmlake_space *space;
+  if (!pool_heap_within_limit(&self->base.base.heap, size)) return VMM_OUT_OF_MEMORY;
+  vmm_status status = gmlake_pblock_new(self, size, stream, &pblock);
+  if (status != VMM_SUCCESS) return status;
+  pool_operation_begin(&self->base.base.heap, POOL_OPERATION_GROW, size);
+  status = gmlake_reserve_space(self, size, &space);
+  if (status == VMM_SUCCESS) {
+    status = gmlake_pblock_allocate(self, pblock, space, false, 0);
+    if (status != VMM_SUCCESS) gmlake_space_free(&self->spaces, space);
+  }
+  pool_operation_end(&self->base.base.heap);
+  if (status != VMM_SUCCESS) {
+    gmlake_pblock_discard(pblock);
+    return status;
+  }
+  *made = pblock;
+  return VMM_SUCCESS;
+}
+
+/* ---- Split ---- */
+
+/* Out of the index, until its next change. */
+static void unindex(gmlake *self, gmlake_pblock *pblock) {
+  for (gmlake_place *place = pblock->places; place; place = place->other) {
+    if (place->indexed != GMLAKE_NOT_INDEXED) gmlake_index_remove(&self->spaces, place);
+  }
+}
+
+static void join_class(gmlake *self, gmlake_pblock *pblock, gmlake_class *class) {
+  pblock->class = class;
+  gmlake_set_add(&class->pblocks, &pblock->base);
+  if (pblock->base.state == POOL_BLOCK_FREE) {
+    gmlake_set_mark(&class->pblocks, &pblock->base);
+    gmlake_class_has_free(&self->classes, class);
+  }
+}
+
+/* What free pBlocks of these sizes count for in a stitch. */
+static uint64_t stitchable(const gmlake *self, uint64_t size) {
+  return size >= self->settings.frag_limit ? size : 0;
+}
+
+/* Another place for every one of the pBlock's, linked by other. */
+static bool copy_places(const gmlake_pblock *pblock, gmlake_pblock *rest) {
+  gmlake_place **link = &rest->places;
+  for (const gmlake_place *place = pblock->places; place; place = place->other) {
+    gmlake_place *copy = calloc(1, sizeof *copy);
+    if (!copy) return false;
+    *link = copy;
+    link = &copy->other;
+  }
+  return true;
+}
+
+static void discard_places(gmlake_pblock *pblock) {
+  for (gmlake_place *place = pblock->places, *next; place; place = next) {
+    next = place->other;
+    free(place);
+  }
+}
+
+typedef struct split_plan {
+  gmlake_pblock *rest;
+  gmlake_class *front_class, *rest_class;
+  gmlake_sblock *whole;
+} split_plan;
+
+static bool prepare_split(gmlake *self, const gmlake_pblock *pblock, uint64_t size, bool keep_size,
+                          split_plan *plan) {
+  const vmm_stream stream = pblock->base.stream;
+  *plan = (split_plan){.rest = calloc(1, sizeof *plan->rest),
+                       .front_class = gmlake_class_get(&self->classes, stream, size),
+                       .rest_class = gmlake_class_get(&self->classes, stream, pblock->base.size - size)};
+  /* Two may join one class; and the old one must have room if the split is undone. */
+  if (plan->rest && plan->front_class && plan->rest_class &&
+      gmlake_set_prepare(&plan->front_class->pblocks, 2) &&
+      gmlake_set_prepare(&plan->rest_class->pblocks, 2) && gmlake_set_prepare(&pblock->class->pblocks, 1) &&
+      copy_places(pblock, plan->rest) &&
+      (!keep_size || gmlake_sblock_new(self, pblock->base.size, stream, &plan->whole) == VMM_SUCCESS)) {
+    return true;
+  }
+  if (plan->rest) discard_places(plan->rest);
+  free(plan->rest);
+  return false;
+}
+
+vmm_status gmlake_split(gmlake *self, gmlake_pblock *pblock, uint64_t size, bool keep_size) {
+  split_plan plan;
+  if (!reserve((void **)&self->cuts, &self->cut_capacity, self->cut_count + 1, sizeof *self->cuts) ||
+      !prepare_split(self, pblock, size, keep_size, &plan)) {
+    return VMM_OUT_OF_MEMORY;
+  }
+  pool_operation_begin(&self->base.base.heap, self->split_operation, size);
+  gmlake_pblock *rest = plan.rest;
+  unindex(self, pblock);
+  gmlake_set_remove(&pblock->class->pblocks, &pblock->base);
+  self->stitchable[pblock->base.stream] -= stitchable(self, pblock->base.size);
+  rest->freed_at = pblock->freed_at;
+  rest->base.backing = pblock->base.backing;
+  rest->base.pool = pblock->base.pool;
+  rest->base.state = POOL_BLOCK_FREE;
+  pool_block_split(&pblock->base, size, &rest->base);
+  gmlake_place *copy = rest->places;
+  for (gmlake_place *place = pblock->places; place; place = place->other, copy = copy->other) {
+    copy->block = rest;
+    copy->space = place->space;
+    copy->address = place->address + size;
+    copy->users = place->users;
+    copy->section = place->section;
+    copy->home = place->home;
+    gmlake_place_enter(copy, place);
+  }
+  own_chunks(rest);
+  join_class(self, pblock, plan.front_class);
+  join_class(self, rest, plan.rest_class);
+  self->stitchable[pblock->base.stream] += stitchable(self, size) + stitchable(self, rest->base.size);
+  self->pblock_count++;
+  self->free_count++;
+  gmlake_pblock_changes(self, pblock);
+  gmlake_pblock_changes(self, rest);
+  if (plan.whole) gmlake_sblock_enter(self, plan.whole, pblock->places);
+  self->cuts[self->cut_count++] = (gmlake_cut){pblock, rest, plan.whole};
+  pool_operation_end(&self->base.base.heap);
+  return VMM_SUCCESS;
+}
+
+vmm_status gmlake_cut_at(gmlake *self, gmlake_place **place, vmm_address address, bool keep_size) {
+  while ((*place)->address + (*place)->block->base.size <= address) *place = (*place)->next;
+  if ((*place)->address == address) return VMM_SUCCESS;
+  vmm_status status = gmlake_split(self, (*place)->block, address - (*place)->address, keep_size);
+  if (status == VMM_SUCCESS) *place = (*place)->next;
+  return status;
+}
+
+static void undo_cut(gmlake *self, const gmlake_cut *cut) {
+  gmlake_pblock *front = cut->front, *rest = cut->rest;
+  if (cut->whole) {
+    gmlake_sblock_forget(self, cut->whole);
+    free(cut->whole);
+  }
+  gmlake_index_changes(self);
+  unindex(self, front);
+  while (rest->places) gmlake_place_delete(&self->spaces, rest->places);
+  gmlake_set_remove(&front->class->pblocks, &front->base);
+  gmlake_set_remove(&rest->class->pblocks, &rest->base);
+  self->stitchable[front->base.stream] -=
+      stitchable(self, front->base.size) + stitchable(self, rest->base.size);
+  front->base.size += rest->base.size;
+  front->base.next = rest->base.next;
+  if (rest->base.next) rest->base.next->previous = &front->base;
+  own_chunks(front);
+  join_class(self, front, gmlake_class_find(&self->classes, front->base.stream, front->base.size));
+  self->stitchable[front->base.stream] += stitchable(self, front->base.size);
+  self->pblock_count--;
+  self->free_count--;
+  gmlake_pblock_changes(self, front);
+  free(rest);
+}
+
+void gmlake_undo_cuts(gmlake *self, uint64_t first) {
+  while (self->cut_count > first) undo_cut(self, &self->cuts[--self->cut_count]);
+}
+
+void gmlake_index_changes(gmlake *self) {
+  for (gmlake_pblock *pblock; (pblock = self->changed);) {
+    self->changed = pblock->next_changed;
+    pblock->changed = false;
+    bool free = pblock->base.state == POOL_BLOCK_FREE && pblock->base.size >= self->settings.frag_limit;
+    vmm_stream stream = free ? pblock->base.stream : GMLAKE_NOT_INDEXED;
+    for (gmlake_place *place = pblock->places; place; place = place->other) {
+      if (place->indexed == stream) continue;
+      if (place->indexed != GMLAKE_NOT_INDEXED) gmlake_index_remove(&self->spaces, place);
+      if (free) gmlake_index_add(&self->spaces, place, stream);
+    }
+  }
+}
+
+/* ---- other streams ---- */
+
+/* Moves a free pBlock to another stream. false: no host memory. */
+static bool change_stream(gmlake *self, gmlake_pblock *pblock, vmm_stream stream) {
+  pool_block *base = &pblock->base;
+  gmlake_class *class = gmlake_class_get(&self->classes, stream, base->size);
+  if (!class || !gmlake_set_prepare(&class->pblocks, 1)) return false;
+  unindex(self, pblock);
+  gmlake_set_remove(&pblock->class->pblocks, base);
+  self->stitchable[base->stream] -= base->size;
+  base->stream = stream;
+  /* A third stream that borrows it must come after the wait of this one. */
+  const bool waited = self->settings.streams == GMLAKE_STREAMS_WAIT;
+  pblock->freed_at = waited ? pool_stream_clock_point(&self->clock, stream) : 0;
+  self->stitchable[stream] += base->size;
+  self->borrowed_bytes += base->size;
+  join_class(self, pblock, class);
+  gmlake_pblock_changes(self, pblock);
+  return true;
+}
+
+/* May work of stream follow what used the pBlock last? */
+static bool may_follow(gmlake *self, const gmlake_pblock *pblock, vmm_stream stream) {
+  const vmm_stream before = pblock->base.stream;
+  if (self->settings.streams == GMLAKE_STREAMS_SEEN) {
+    return pool_stream_clock_passed(&self->clock, before, pblock->freed_at);
+  }
+  return pool_stream_clock_wait(&self->clock, stream, before, pblock->freed_at) == VMM_SUCCESS;
+}
+
+bool gmlake_borrow(gmlake *self, uint64_t size, vmm_stream stream) {
+  if (self->settings.streams == GMLAKE_STREAMS_APART || size < self->settings.frag_limit) return false;
+  bool any = false;
+  for (vmm_stream other = 0; other < self->streams; other++) {
+    if (other == stream || self->stitchable[other] == 0) continue;
+    gmlake_cursor cursor;
+    gmlake_cursor_begin(&cursor, &self->classes, other, true);
+    pool_block *block;
+    while (self->stitchable[stream] < size && (block = gmlake_cursor_next(&cursor))) {
+      if (block->size < self->settings.frag_limit) break;
+      /* One that is larger than what is missing is only taken if no smaller one is enough. */
+      pool_block *fit = gmlake_classes_best_fit(&self->classes, other, size - self->stitchable[stream]);
+      gmlake_pblock *pblock = (gmlake_pblock *)(fit && fit->size <= block->size ? fit : block);
+      if (!may_follow(self, pblock, stream)) continue;
+      if (!change_stream(self, pblock, stream)) return any;
+      any = true;
+    }
+  }
+  return any;
+}
+
+/* ---- giving memory back ---- */
+
+vmm_status gmlake_pblocks_return(gmlake *self, gmlake_place *first, vmm_address end) {
+  pool_heap *heap = &self->base.base.heap;
+  gmlake_space *space = first->space;
+  const vmm_address begin = first->address;
+  uint64_t count = 0;
+  if (!gmlake_reserve_chunks(self, (end - begin) / self->settings.chunk)) return VMM_OUT_OF_MEMORY;
+  for (vmm_address at = begin; at < end; at += self->chunks[count++]->size) {
+    self->chunks[count] = gmlake_slot(space->range, at)->chunk;
+  }
+  vmm_status status = gmlake_space_unmap(&self->spaces, space, begin, end);
+  if (status != VMM_SUCCESS) return status;
+  for (uint64_t i = 0; i < count; i++) {
+    vmm_status released = pool_chunk_give_up(heap, self->chunks[i]);
+    if (status == VMM_SUCCESS) status = released;
+  }
+  heap->statistics.driver_frees++;
+  gmlake_index_changes(self);
+  for (gmlake_place *place = first, *next; place && place->address < end; place = next) {
+    next = place->next;
+    gmlake_pblock *pblock = place->block;
+    pool_block *base = &pblock->base;
+    if (base->state == POOL_BLOCK_FREE) {
+      self->stitchable[base->stream] -= stitchable(self, base->size);
+      self->free_count--;
+      self->free_bytes -= base->size;
+    }
+    self->pblock_count--;
+    self->pblock_bytes -= base->size;
+    if (base->previous) base->previous->next = base->next;
+    if (base->next) base->next->previous = base->previous;
+    gmlake_set_remove(&pblock->class->pblocks, base);
+    gmlake_place_delete(&self->spaces, place);
+    free(pblock);
+  }
+  vmm_status tidied = gmlake_space_tidy(&self->spaces, space);
+  return status == VMM_SUCCESS ? tidied : status;
+}
+
+static bool is_free_home(const gmlake_place *place) {
+  return place && place->home && place->block->base.state == POOL_BLOCK_FREE;
+}
+
+/* The end of the smallest row of free pBlocks from this place on that is made of whole chunks, which are
+ * mapped nowhere else; 0 if there is none. */
+static vmm_address returnable_end(const gmlake_place *place) {
+  const pool_range *range = place->space->range;
+  vmm_address end = place->address;
+  if (gmlake_slot(range, end)->offset != 0) return 0;
+  do {
+    if (!is_free_home(place) || place->address != end) return 0;
+    for (uint64_t i = 0; i < place->block->base.size / range->unit; i++) {
+      if (gmlake_slot(range, end)[i].chunk->mappings > 1) return 0;
+    }
+    end += place->block->base.size;
+    place = place->next;
+  } while (gmlake_border_below(range, end) != end);
+  return end;
+}
+
+/* Splits the free pBlocks of a space so that those made of whole chunks can go. */
+static void cut_at_chunks(gmlake *self, const gmlake_space *space) {
+  for (gmlake_place *place = space->first; place; place = place->next) {
+    if (!is_free_home(place)) continue;
+    const pool_range *range = space->range;
+    vmm_address border = gmlake_border_above(range, place->address),
+                end = place->address + place->block->base.size;
+    if (border == place->address) border = gmlake_border_below(range, end);
+    if (border <= place->address || border >= end) continue;
+    if (gmlake_split(self, place->block, border - place->address, false) != VMM_SUCCESS) return;
+    gmlake_keep_cuts(self);
+  }
+}
+
+vmm_status gmlake_return_memory(gmlake *self) {
+  pool_heap *heap = &self->base.base.heap;
+  heap->statistics.host_waits++;
+  vmm_status first = vmm_synchronize(heap->driver);
+  if (first != VMM_SUCCESS) return first;
+  pool_stream_clock_all_passed(&self->clock);
+  for (gmlake_sblock *sblock = self->sblocks.oldest, *newer; sblock; sblock = newer) {
+    newer = sblock->newer;
+    vmm_status status = gmlake_unstitch(self, sblock);
+    if (first == VMM_SUCCESS) first = status;
+  }
+  vmm_status status = gmlake_unmap_unused(self);
+  if (first == VMM_SUCCESS) first = status;
+  for (gmlake_space *space = self->spaces.oldest, *newer; space; space = newer) {
+    newer = space->newer;
+    if (self->settings.largest_chunk > self->settings.chunk) cut_at_chunks(self, space);
+    for (gmlake_place *place = space->first, *next; place; place = next) {
+      next = place->next;
+      vmm_address end = is_free_home(place) ? returnable_end(place) : 0;
+      if (end == 0) continue;
+      while (next && next->address < end) next = next->next;
+      status = gmlake_pblocks_return(self, place, end);
+      if (first == VMM_SUCCESS) first = status;
+    }
+  }
+  gmlake_classes_forget_empty(&self->classes);
+  return first;
+}
+
+/* ---- check ---- */
+
+bool gmlake_blocks_check(const gmlake *self, char *message, size_t message_size) {
+  uint64_t count = 0, bytes = 0, free_count = 0, free_bytes = 0;
+  for (const gmlake_space *space = self->spaces.oldest; space; space = space->newer) {
+    for (const gmlake_place *place = space->first; place; place = place->next) {
+      if (!place->home) continue;
+      const pool_block *base = &place->block->base;
+      count++;
+      bytes += base->size;
+      free_count += base->state == POOL_BLOCK_FREE;
+      free_bytes += base->state == POOL_BLOCK_FREE ? base->size : 0;
+      const pool_range *range = space->range;
+      for (uint64_t i = 0; i < base->size / range->unit; i++) {
+        const pool_slot *slot = gmlake_slot(range, base->address) + i;
+        if (slot->offset != 0 || slot->chunk->owner == base) continue;
+        snprintf(message, message_size, "a chunk of pBlock 0x%" PRIx64 " belongs to another one",
+                 base->address);
+        return false;
+      }
+    }
+  }
+  uint64_t all_stitchable = 0, chunk_bytes = self->base.base.heap.statistics.reserved_bytes.current;
+  for (uint32_t stream = 0; stream < self->streams; stream++) all_stitchable += self->stitchable[stream];
+  for (const pool_segment *segment = self->base.base.heap.segments; segment; segment = segment->next) {
+    chunk_bytes -= segment->size;
+  }
+  if (count == self->pblock_count && bytes == self->pblock_bytes && free_count == self->free_count &&
+      free_bytes == self->free_bytes && all_stitchable <= free_bytes &&
+      bytes + self->base.base.heap.stranded_bytes == chunk_bytes) {
+    return true;
+  }
+  snprintf(message, message_size,
+           "%" PRIu64 " pBlocks count %" PRIu64 " bytes, %" PRIu64 " of them free, and own %" PRIu64
+           " of %" PRIu64 ", %" PRIu64 " of them free",
+           self->pblock_count, self->pblock_bytes, self->free_bytes, bytes, chunk_bytes, free_bytes);
+  return false;
+}
