@@ -391,7 +391,7 @@ static vmm_status aliasheap_free(policy *base, vmm_address address) {
   if (!allocation) return VMM_INVALID_VALUE;
   alias_block *block = allocation->owner;
   const vmm_stream own = allocation->stream;
-  uint32_t used = pool_heap_recorded_streams(&base->heap, allocation);
+  uint32_t used = pool_heap_recorded_streams(allocation);
   uint64_t points_here[16] = {0},
            *points = self->holes.streams <= 16 ? points_here : calloc(self->holes.streams, sizeof *points);
   vmm_stream streams_here[16], *streams = used <= 16 ? streams_here : malloc(used * sizeof *streams);

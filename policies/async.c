@@ -155,11 +155,11 @@ static vmm_status async_free(policy *base, vmm_address address) {
   pool_heap *heap = &base->heap;
   pool_allocation *allocation = pool_heap_find(heap, address), taken;
   if (!allocation) return VMM_INVALID_VALUE;
-  const uint32_t used = pool_heap_recorded_streams(heap, allocation);
+  const uint32_t used = pool_heap_recorded_streams(allocation);
   vmm_stream streams_here[16], *streams = used <= 16 ? streams_here : malloc(used * sizeof *streams);
   vmm_status status = streams ? VMM_SUCCESS : VMM_OUT_OF_MEMORY;
   if (status == VMM_SUCCESS) {
-    pool_heap_list_streams(heap, allocation, streams, used);
+    pool_heap_list_streams(allocation, streams, used);
     if (used > 0) status = await(self, allocation->stream);
     for (uint32_t i = 0; i < used && status == VMM_SUCCESS; i++) status = await(self, streams[i]);
     if (status == VMM_SUCCESS)

@@ -6,6 +6,9 @@
 
 #include "policies/gmlake.h"
 
+/* pBlocks of another stream that are looked at in vain before it is given up. */
+enum { REFUSALS = 64 };
+
 /* ---- room for the work ---- */
 
 vmm_status gmlake_prepare_stream(gmlake *self, vmm_stream stream) {
@@ -63,6 +66,7 @@ vmm_status gmlake_pblock_new(gmlake *self, uint64_t size, vmm_stream stream, gml
   pblock->base =
       (pool_block){.size = size, .stream = stream, .state = POOL_BLOCK_LIVE, .pool = &self->classes};
   pblock->class = class;
+  pblock->free_on = GMLAKE_NOT_INDEXED;
   pblock->places = place;
   place->block = pblock;
   place->home = true;
@@ -95,21 +99,12 @@ static vmm_status create_chunks(gmlake *self, uint64_t size, void *owner) {
   return status;
 }
 
-/* The chunks that begin within a pBlock at home are its own. */
-static void own_chunks(gmlake_pblock *pblock) {
-  const pool_range *range = pblock->base.backing;
-  pool_slot *slot = gmlake_slot(range, pblock->base.address);
-  for (uint64_t i = 0; i < pblock->base.size / range->unit; i++) {
-    if (slot[i].offset == 0) slot[i].chunk->owner = pblock;
-  }
-}
-
 vmm_status gmlake_pblock_allocate(gmlake *self, gmlake_pblock *pblock, gmlake_space *space, bool in_front,
                                   uint32_t section) {
   pool_heap *heap = &self->base.base.heap;
   const uint64_t size = pblock->base.size;
   vmm_address address = 0;
-  vmm_status status = create_chunks(self, size, pblock);
+  vmm_status status = create_chunks(self, size, space->range);
   if (status == VMM_SUCCESS) {
     uint64_t count = chunk_count(self, size);
     status = gmlake_space_map(&self->spaces, space, in_front, self->chunks, count, size, &address);
@@ -123,7 +118,6 @@ vmm_status gmlake_pblock_allocate(gmlake *self, gmlake_pblock *pblock, gmlake_sp
   place->section = section;
   gmlake_place_enter(place, in_front ? NULL : space->last);
   gmlake_set_add(&pblock->class->pblocks, &pblock->base);
-  own_chunks(pblock);
   self->pblock_count++;
   self->pblock_bytes += size;
   return VMM_SUCCESS;
@@ -154,6 +148,7 @@ vmm_status gmlake_grow(gmlake *self, uint64_t size, vmm_stream stream, gmlake_pb
 
 /* Out of the index, until its next change. */
 static void unindex(gmlake *self, gmlake_pblock *pblock) {
+  pblock->free_on = GMLAKE_NOT_INDEXED;
   for (gmlake_place *place = pblock->places; place; place = place->other) {
     if (place->indexed != GMLAKE_NOT_INDEXED) gmlake_index_remove(&self->spaces, place);
   }
@@ -229,6 +224,7 @@ vmm_status gmlake_split(gmlake *self, gmlake_pblock *pblock, uint64_t size, bool
   gmlake_set_remove(&pblock->class->pblocks, &pblock->base);
   self->stitchable[pblock->base.stream] -= stitchable(self, pblock->base.size);
   rest->freed_at = pblock->freed_at;
+  rest->free_on = GMLAKE_NOT_INDEXED;
   rest->base.backing = pblock->base.backing;
   rest->base.pool = pblock->base.pool;
   rest->base.state = POOL_BLOCK_FREE;
@@ -243,7 +239,6 @@ vmm_status gmlake_split(gmlake *self, gmlake_pblock *pblock, uint64_t size, bool
     copy->home = place->home;
     gmlake_place_enter(copy, place);
   }
-  own_chunks(rest);
   join_class(self, pblock, plan.front_class);
   join_class(self, rest, plan.rest_class);
   self->stitchable[pblock->base.stream] += stitchable(self, size) + stitchable(self, rest->base.size);
@@ -281,7 +276,6 @@ static void undo_cut(gmlake *self, const gmlake_cut *cut) {
   front->base.size += rest->base.size;
   front->base.next = rest->base.next;
   if (rest->base.next) rest->base.next->previous = &front->base;
-  own_chunks(front);
   join_class(self, front, gmlake_class_find(&self->classes, front->base.stream, front->base.size));
   self->stitchable[front->base.stream] += stitchable(self, front->base.size);
   self->pblock_count--;
@@ -294,17 +288,20 @@ void gmlake_undo_cuts(gmlake *self, uint64_t first) {
   while (self->cut_count > first) undo_cut(self, &self->cuts[--self->cut_count]);
 }
 
+static vmm_stream wanted_index(const gmlake *self, const gmlake_pblock *pblock) {
+  const pool_block *base = &pblock->base;
+  bool free = base->state == POOL_BLOCK_FREE && base->size >= self->settings.frag_limit;
+  return free ? base->stream : GMLAKE_NOT_INDEXED;
+}
+
 void gmlake_index_changes(gmlake *self) {
+  for (gmlake_pblock *pblock = self->changed; pblock; pblock = pblock->next_changed)
+    pblock->free_on = wanted_index(self, pblock);
   for (gmlake_pblock *pblock; (pblock = self->changed);) {
     self->changed = pblock->next_changed;
     pblock->changed = false;
-    bool free = pblock->base.state == POOL_BLOCK_FREE && pblock->base.size >= self->settings.frag_limit;
-    vmm_stream stream = free ? pblock->base.stream : GMLAKE_NOT_INDEXED;
-    for (gmlake_place *place = pblock->places; place; place = place->other) {
-      if (place->indexed == stream) continue;
-      if (place->indexed != GMLAKE_NOT_INDEXED) gmlake_index_remove(&self->spaces, place);
-      if (free) gmlake_index_add(&self->spaces, place, stream);
-    }
+    for (gmlake_place *place = pblock->places; place; place = place->other)
+      gmlake_index_renew(&self->spaces, place);
   }
 }
 
@@ -346,12 +343,16 @@ bool gmlake_borrow(gmlake *self, uint64_t size, vmm_stream stream) {
     gmlake_cursor cursor;
     gmlake_cursor_begin(&cursor, &self->classes, other, true);
     pool_block *block;
-    while (self->stitchable[stream] < size && (block = gmlake_cursor_next(&cursor))) {
+    int refused = 0;
+    while (self->stitchable[stream] < size && refused < REFUSALS && (block = gmlake_cursor_next(&cursor))) {
       if (block->size < self->settings.frag_limit) break;
       /* One that is larger than what is missing is only taken if no smaller one is enough. */
       pool_block *fit = gmlake_classes_best_fit(&self->classes, other, size - self->stitchable[stream]);
       gmlake_pblock *pblock = (gmlake_pblock *)(fit && fit->size <= block->size ? fit : block);
-      if (!may_follow(self, pblock, stream)) continue;
+      if (!may_follow(self, pblock, stream)) {
+        refused++;
+        continue;
+      }
       if (!change_stream(self, pblock, stream)) return any;
       any = true;
     }
@@ -370,14 +371,21 @@ vmm_status gmlake_pblocks_return(gmlake *self, gmlake_place *first, vmm_address 
   for (vmm_address at = begin; at < end; at += self->chunks[count++]->size) {
     self->chunks[count] = gmlake_slot(space->range, at)->chunk;
   }
+  /* The index looks at chunks: it has to forget them first. */
+  gmlake_index_changes(self);
+  for (gmlake_place *place = first; place && place->address < end; place = place->next)
+    unindex(self, place->block);
   vmm_status status = gmlake_space_unmap(&self->spaces, space, begin, end);
-  if (status != VMM_SUCCESS) return status;
+  if (status != VMM_SUCCESS) {
+    for (gmlake_place *place = first; place && place->address < end; place = place->next)
+      gmlake_pblock_changes(self, place->block);
+    return status;
+  }
   for (uint64_t i = 0; i < count; i++) {
     vmm_status released = pool_chunk_give_up(heap, self->chunks[i]);
     if (status == VMM_SUCCESS) status = released;
   }
   heap->statistics.driver_frees++;
-  gmlake_index_changes(self);
   for (gmlake_place *place = first, *next; place && place->address < end; place = next) {
     next = place->next;
     gmlake_pblock *pblock = place->block;
@@ -465,6 +473,22 @@ vmm_status gmlake_return_memory(gmlake *self) {
 
 /* ---- check ---- */
 
+/* The index knows of every pBlock that is not among those that have changed. */
+static bool index_is_current(const gmlake *self, char *message, size_t message_size) {
+  for (const gmlake_space *space = self->spaces.oldest; space && self->indexes; space = space->newer) {
+    for (const gmlake_place *place = space->first; place; place = place->next) {
+      const gmlake_pblock *pblock = place->block;
+      if (pblock->changed ||
+          (place->indexed == pblock->free_on && pblock->free_on == wanted_index(self, pblock)))
+        continue;
+      snprintf(message, message_size, "the index does not know the state of pBlock 0x%" PRIx64,
+               pblock->base.address);
+      return false;
+    }
+  }
+  return true;
+}
+
 bool gmlake_blocks_check(const gmlake *self, char *message, size_t message_size) {
   uint64_t count = 0, bytes = 0, free_count = 0, free_bytes = 0;
   for (const gmlake_space *space = self->spaces.oldest; space; space = space->newer) {
@@ -478,13 +502,14 @@ bool gmlake_blocks_check(const gmlake *self, char *message, size_t message_size)
       const pool_range *range = space->range;
       for (uint64_t i = 0; i < base->size / range->unit; i++) {
         const pool_slot *slot = gmlake_slot(range, base->address) + i;
-        if (slot->offset != 0 || slot->chunk->owner == base) continue;
-        snprintf(message, message_size, "a chunk of pBlock 0x%" PRIx64 " belongs to another one",
+        if (slot->chunk->owner == range) continue;
+        snprintf(message, message_size, "a chunk of pBlock 0x%" PRIx64 " is at home elsewhere",
                  base->address);
         return false;
       }
     }
   }
+  if (!index_is_current(self, message, message_size)) return false;
   uint64_t all_stitchable = 0, chunk_bytes = self->base.base.heap.statistics.reserved_bytes.current;
   for (uint32_t stream = 0; stream < self->streams; stream++) all_stitchable += self->stitchable[stream];
   for (const pool_segment *segment = self->base.base.heap.segments; segment; segment = segment->next) {

@@ -4,6 +4,9 @@
 
 #include "policies/gmlake_spaces.h"
 
+/* Room runs out only where much was mapped: a space that has none left is seldom met. */
+enum { EDGES_LOOKED_AT = 64 };
+
 static inline int compare_places(const gmlake_place *a, const gmlake_place *b) {
   if (a->indexed != b->indexed) return a->indexed < b->indexed ? -1 : 1;
   if (a->space->birth != b->space->birth) return a->space->birth < b->space->birth ? -1 : 1;
@@ -22,6 +25,8 @@ RB_PROTOTYPE(gmlake_size_tree, gmlake_place, by_size, compare_sizes)
 RB_GENERATE(gmlake_size_tree, gmlake_place, by_size, compare_sizes)
 RB_PROTOTYPE(gmlake_edge_tree, gmlake_place, by_edge, compare_sizes)
 RB_GENERATE(gmlake_edge_tree, gmlake_place, by_edge, compare_sizes)
+RB_PROTOTYPE(gmlake_home_tree, gmlake_place, by_home, compare_places)
+RB_GENERATE(gmlake_home_tree, gmlake_place, by_home, compare_places)
 RB_PROTOTYPE(gmlake_age_tree, gmlake_place, by_age, compare_places)
 RB_GENERATE(gmlake_age_tree, gmlake_place, by_age, compare_places)
 
@@ -38,20 +43,33 @@ static bool touches_end(const gmlake_place *run) {
   return run->address + run->run == run->space->end && gmlake_space_end_room(run->space) > 0;
 }
 
-static void run_enter(gmlake_spaces *spaces, gmlake_place *first, uint64_t size) {
+static void run_list(gmlake_spaces *spaces, gmlake_place *first, uint64_t size) {
   first->run = size;
-  RB_INSERT(gmlake_run_tree, &spaces->runs, first);
   RB_INSERT(gmlake_size_tree, &spaces->runs_by_size, first);
   first->at_edge = touches_begin(first) || touches_end(first);
   if (first->at_edge) RB_INSERT(gmlake_edge_tree, &spaces->edges, first);
 }
 
+static void run_unlist(gmlake_spaces *spaces, gmlake_place *first) {
+  RB_REMOVE(gmlake_size_tree, &spaces->runs_by_size, first);
+  if (first->at_edge) RB_REMOVE(gmlake_edge_tree, &spaces->edges, first);
+}
+
+static void run_enter(gmlake_spaces *spaces, gmlake_place *first, uint64_t size) {
+  run_list(spaces, first, size);
+  RB_INSERT(gmlake_run_tree, &spaces->runs, first);
+}
+
+static void run_resize(gmlake_spaces *spaces, gmlake_place *first, uint64_t size) {
+  run_unlist(spaces, first);
+  run_list(spaces, first, size);
+}
+
 /* Returns its size. */
 static uint64_t run_leave(gmlake_spaces *spaces, gmlake_place *first) {
   uint64_t size = first->run;
+  run_unlist(spaces, first);
   RB_REMOVE(gmlake_run_tree, &spaces->runs, first);
-  RB_REMOVE(gmlake_size_tree, &spaces->runs_by_size, first);
-  if (first->at_edge) RB_REMOVE(gmlake_edge_tree, &spaces->edges, first);
   first->run = 0;
   return size;
 }
@@ -68,31 +86,65 @@ static bool joined(const gmlake_place *left, const gmlake_place *right) {
          end_of(left) == right->address;
 }
 
-static void run_add(gmlake_spaces *spaces, gmlake_place *place) {
-  gmlake_place *first = place;
-  uint64_t size = size_of(place);
-  if (joined(place->previous, place)) {
-    first = run_around(spaces, place->previous);
-    size += run_leave(spaces, first);
+/* first to last: places that are joined, and newly indexed. */
+static void run_add(gmlake_spaces *spaces, gmlake_place *first, gmlake_place *last) {
+  uint64_t size = end_of(last) - first->address;
+  if (joined(last, last->next)) size += run_leave(spaces, last->next);
+  if (!joined(first->previous, first)) {
+    run_enter(spaces, first, size);
+    return;
   }
-  if (joined(place, place->next)) size += run_leave(spaces, place->next);
-  run_enter(spaces, first, size);
+  gmlake_place *begin = run_around(spaces, first->previous);
+  run_resize(spaces, begin, begin->run + size);
 }
 
-static void run_remove(gmlake_spaces *spaces, gmlake_place *place) {
-  gmlake_place *first = run_around(spaces, place);
-  vmm_address end = first->address + run_leave(spaces, first);
-  if (place != first) run_enter(spaces, first, place->address - first->address);
-  if (end > end_of(place)) run_enter(spaces, place->next, end - end_of(place));
+static void run_remove(gmlake_spaces *spaces, gmlake_place *first, gmlake_place *last) {
+  gmlake_place *begin = run_around(spaces, first);
+  vmm_address end = begin->address + begin->run;
+  if (first != begin)
+    run_resize(spaces, begin, first->address - begin->address);
+  else
+    run_leave(spaces, begin);
+  if (end > end_of(last)) run_enter(spaces, last->next, end - end_of(last));
 }
 
 /* ---- rows at home ---- */
 
+static bool has_whole_chunk(const gmlake_place *first) {
+  const pool_range *range = first->space->range;
+  return gmlake_border_above(range, first->address) <
+         gmlake_border_below(range, first->address + first->home_run);
+}
+
+static void home_run_resize(gmlake_spaces *spaces, gmlake_place *first, uint64_t size) {
+  const bool before = first->has_whole_chunk;
+  first->home_run = size;
+  first->has_whole_chunk = size > 0 && has_whole_chunk(first);
+  if (first->has_whole_chunk == before) return;
+  if (before)
+    RB_REMOVE(gmlake_age_tree, &spaces->home_runs_by_age, first);
+  else
+    RB_INSERT(gmlake_age_tree, &spaces->home_runs_by_age, first);
+}
+
+static void home_run_enter(gmlake_spaces *spaces, gmlake_place *first, uint64_t size) {
+  RB_INSERT(gmlake_home_tree, &spaces->home_runs, first);
+  home_run_resize(spaces, first, size);
+}
+
+/* Returns its size. */
+static uint64_t home_run_leave(gmlake_spaces *spaces, gmlake_place *first) {
+  uint64_t size = first->home_run;
+  RB_REMOVE(gmlake_home_tree, &spaces->home_runs, first);
+  home_run_resize(spaces, first, 0);
+  return size;
+}
+
 static gmlake_place *home_run_around(gmlake_spaces *spaces, gmlake_place *place) {
   if (place->home_run > 0) return place;
-  gmlake_place *after = RB_NFIND(gmlake_age_tree, &spaces->home_runs, place);
-  return after ? RB_PREV(gmlake_age_tree, &spaces->home_runs, after)
-               : RB_MAX(gmlake_age_tree, &spaces->home_runs);
+  gmlake_place *after = RB_NFIND(gmlake_home_tree, &spaces->home_runs, place);
+  return after ? RB_PREV(gmlake_home_tree, &spaces->home_runs, after)
+               : RB_MAX(gmlake_home_tree, &spaces->home_runs);
 }
 
 static bool joined_at_home(const gmlake_place *left, const gmlake_place *right) {
@@ -100,52 +152,79 @@ static bool joined_at_home(const gmlake_place *left, const gmlake_place *right) 
          end_of(left) == right->address;
 }
 
-static void home_run_add(gmlake_spaces *spaces, gmlake_place *place) {
-  gmlake_place *first = place, *next = place->next;
-  uint64_t size = size_of(place);
-  if (joined_at_home(place->previous, place)) {
-    first = home_run_around(spaces, place->previous);
-    size += first->home_run;
-  } else {
-    RB_INSERT(gmlake_age_tree, &spaces->home_runs, place);
+static void home_run_add(gmlake_spaces *spaces, gmlake_place *first, gmlake_place *last) {
+  uint64_t size = end_of(last) - first->address;
+  if (joined_at_home(last, last->next)) size += home_run_leave(spaces, last->next);
+  if (!joined_at_home(first->previous, first)) {
+    home_run_enter(spaces, first, size);
+    return;
   }
-  if (joined_at_home(place, next)) {
-    size += next->home_run;
-    next->home_run = 0;
-    RB_REMOVE(gmlake_age_tree, &spaces->home_runs, next);
-  }
-  first->home_run = size;
+  gmlake_place *begin = home_run_around(spaces, first->previous);
+  home_run_resize(spaces, begin, begin->home_run + size);
 }
 
-static void home_run_remove(gmlake_spaces *spaces, gmlake_place *place) {
-  gmlake_place *first = home_run_around(spaces, place);
-  vmm_address end = first->address + first->home_run;
-  if (end > end_of(place)) {
-    place->next->home_run = end - end_of(place);
-    RB_INSERT(gmlake_age_tree, &spaces->home_runs, place->next);
-  }
-  first->home_run = place->address - first->address;
-  if (place == first) RB_REMOVE(gmlake_age_tree, &spaces->home_runs, place);
+static void home_run_remove(gmlake_spaces *spaces, gmlake_place *first, gmlake_place *last) {
+  gmlake_place *begin = home_run_around(spaces, first);
+  vmm_address end = begin->address + begin->home_run;
+  if (first != begin)
+    home_run_resize(spaces, begin, first->address - begin->address);
+  else
+    home_run_leave(spaces, begin);
+  if (end > end_of(last)) home_run_enter(spaces, last->next, end - end_of(last));
 }
 
 /* ---- both ---- */
 
-void gmlake_index_add(gmlake_spaces *spaces, gmlake_place *place, vmm_stream stream) {
-  place->indexed = stream;
-  run_add(spaces, place);
-  if (place->home) home_run_add(spaces, place);
+typedef void stretch_action(gmlake_spaces *spaces, gmlake_place *first, gmlake_place *last);
+
+/* For the parts of a stretch that are at home. */
+static void for_parts_at_home(gmlake_spaces *spaces, gmlake_place *first, gmlake_place *last,
+                              stretch_action *action) {
+  for (gmlake_place *place = first, *end = last->next; place != end; place = place->next) {
+    if (!place->home) continue;
+    gmlake_place *begin = place;
+    while (place != last && place->next->home) place = place->next;
+    action(spaces, begin, place);
+  }
 }
 
-void gmlake_index_remove(gmlake_spaces *spaces, gmlake_place *place) {
-  run_remove(spaces, place);
-  if (place->home) home_run_remove(spaces, place);
-  place->indexed = GMLAKE_NOT_INDEXED;
+static void set_indexed(gmlake_place *first, gmlake_place *last, vmm_stream stream) {
+  for (gmlake_place *place = first;; place = place->next) {
+    place->indexed = stream;
+    if (place == last) return;
+  }
+}
+
+static void index_remove(gmlake_spaces *spaces, gmlake_place *first, gmlake_place *last) {
+  run_remove(spaces, first, last);
+  for_parts_at_home(spaces, first, last, home_run_remove);
+  set_indexed(first, last, GMLAKE_NOT_INDEXED);
+}
+
+void gmlake_index_remove(gmlake_spaces *spaces, gmlake_place *place) { index_remove(spaces, place, place); }
+
+/* Do two places that follow one another change alike? */
+static bool change_together(const gmlake_place *left, const gmlake_place *right) {
+  return joined(left, right) && left->block->free_on == right->block->free_on;
+}
+
+void gmlake_index_renew(gmlake_spaces *spaces, gmlake_place *place) {
+  const vmm_stream stream = place->block->free_on;
+  if (place->indexed == stream) return;
+  gmlake_place *first = place, *last = place;
+  while (change_together(first->previous, first)) first = first->previous;
+  while (change_together(last, last->next)) last = last->next;
+  if (place->indexed != GMLAKE_NOT_INDEXED) index_remove(spaces, first, last);
+  if (stream == GMLAKE_NOT_INDEXED) return;
+  set_indexed(first, last, stream);
+  run_add(spaces, first, last);
+  for_parts_at_home(spaces, first, last, home_run_add);
 }
 
 static void run_renew_edge(gmlake_spaces *spaces, gmlake_place *place) {
   if (!place || place->indexed == GMLAKE_NOT_INDEXED) return;
   gmlake_place *first = run_around(spaces, place);
-  run_enter(spaces, first, run_leave(spaces, first));
+  run_resize(spaces, first, first->run);
 }
 
 void gmlake_index_edges(gmlake_spaces *spaces, gmlake_space *space) {
@@ -166,7 +245,8 @@ gmlake_place *gmlake_run_longest_edge(gmlake_spaces *spaces, vmm_stream stream, 
   gmlake_place key = {.indexed = stream + 1, .space = &before};
   gmlake_place *run = RB_NFIND(gmlake_edge_tree, &spaces->edges, &key);
   run = run ? RB_PREV(gmlake_edge_tree, &spaces->edges, run) : RB_MAX(gmlake_edge_tree, &spaces->edges);
-  for (; run && run->indexed == stream; run = RB_PREV(gmlake_edge_tree, &spaces->edges, run)) {
+  for (int i = 0; i < EDGES_LOOKED_AT && run && run->indexed == stream;
+       i++, run = RB_PREV(gmlake_edge_tree, &spaces->edges, run)) {
     if (touches_end(run) && gmlake_space_end_room(run->space) >= extension) {
       *in_front = false;
       return run;
@@ -182,7 +262,7 @@ gmlake_place *gmlake_run_longest_edge(gmlake_spaces *spaces, vmm_stream stream, 
 gmlake_place *gmlake_home_run_first(gmlake_spaces *spaces, vmm_stream stream) {
   gmlake_space before = {.birth = 0};
   gmlake_place key = {.indexed = stream, .space = &before};
-  gmlake_place *run = RB_NFIND(gmlake_age_tree, &spaces->home_runs, &key);
+  gmlake_place *run = RB_NFIND(gmlake_age_tree, &spaces->home_runs_by_age, &key);
   return run && run->indexed == stream ? run : NULL;
 }
 
@@ -215,7 +295,7 @@ static bool home_run_is_sound(const gmlake_place *first) {
     last = place;
     place = place->next;
   } while (joined_at_home(last, place));
-  return size == first->home_run;
+  return size == first->home_run && first->has_whole_chunk == has_whole_chunk(first);
 }
 
 static bool place_is_sound(const gmlake_place *place) {

@@ -12,6 +12,7 @@ void gmlake_spaces_init(gmlake_spaces *spaces, pool_heap *heap, uint64_t room) {
   RB_INIT(&spaces->runs_by_size);
   RB_INIT(&spaces->edges);
   RB_INIT(&spaces->home_runs);
+  RB_INIT(&spaces->home_runs_by_age);
 }
 
 static void space_forget(gmlake_spaces *spaces, gmlake_space *space) {

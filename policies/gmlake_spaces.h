@@ -33,6 +33,7 @@ struct gmlake_pblock {
   gmlake_pblock *next_changed;    /* those whose state the index may not know */
   uint64_t freed_at;              /* point of the stream that freed it last */
   uint64_t stamp;                 /* of the last search that took it */
+  vmm_stream free_on;             /* what the index is to say of its places; GMLAKE_NOT_INDEXED */
   bool changed;
 };
 
@@ -46,12 +47,14 @@ struct gmlake_place {
   uint32_t section; /* runs end where it changes: a pBlock may lie in a space twice, but not in one section */
   vmm_stream indexed; /* counted as free of this stream; GMLAKE_NOT_INDEXED */
   bool home;
-  bool at_edge;      /* the run that begins here can be extended in place */
-  uint64_t run;      /* bytes of the run that begins here; 0: none does */
-  uint64_t home_run; /* the same for rows of places at home */
+  bool at_edge;         /* the run that begins here can be extended in place */
+  uint64_t run;         /* bytes of the run that begins here; 0: none does */
+  uint64_t home_run;    /* the same for rows of places at home */
+  bool has_whole_chunk; /* the row that begins here */
   RB_ENTRY(gmlake_place) by_place;
   RB_ENTRY(gmlake_place) by_size;
   RB_ENTRY(gmlake_place) by_edge;
+  RB_ENTRY(gmlake_place) by_home;
   RB_ENTRY(gmlake_place) by_age;
 };
 
@@ -68,6 +71,7 @@ struct gmlake_space {
 RB_HEAD(gmlake_run_tree, gmlake_place);
 RB_HEAD(gmlake_size_tree, gmlake_place);
 RB_HEAD(gmlake_edge_tree, gmlake_place);
+RB_HEAD(gmlake_home_tree, gmlake_place);
 RB_HEAD(gmlake_age_tree, gmlake_place);
 
 typedef struct gmlake_spaces {
@@ -81,9 +85,10 @@ typedef struct gmlake_spaces {
   struct gmlake_run_tree runs;
   struct gmlake_size_tree runs_by_size;
   struct gmlake_edge_tree edges;
-  struct gmlake_age_tree home_runs;
-  uint64_t alias_bytes, alias_mappings; /* mapped besides at home */
-  uint64_t lost_bytes;                  /* mapped where a failure could not be undone */
+  struct gmlake_home_tree home_runs;
+  struct gmlake_age_tree home_runs_by_age; /* those that have a whole chunk */
+  uint64_t alias_bytes, alias_mappings;    /* mapped besides at home */
+  uint64_t lost_bytes;                     /* mapped where a failure could not be undone */
 } gmlake_spaces;
 
 void gmlake_spaces_init(gmlake_spaces *spaces, pool_heap *heap, uint64_t room);
@@ -130,19 +135,23 @@ vmm_address gmlake_border_below(const pool_range *range, vmm_address end);
 
 /* ---- the index of runs ---- */
 
-/* The place's pBlock is free, and may be given out on this stream together with others. O(log n). */
-void gmlake_index_add(gmlake_spaces *spaces, gmlake_place *place, vmm_stream stream);
+/* Makes the index say what the place's pBlock says in free_on: that it is free and may be given out on that
+ * stream together with others, or that it may not; of the places beside it too that change alike. O(log n)
+ * for all of them and O(1) for each. */
+void gmlake_index_renew(gmlake_spaces *spaces, gmlake_place *place);
+/* Takes out this one. O(log n). */
 void gmlake_index_remove(gmlake_spaces *spaces, gmlake_place *place);
 /* What can be extended has changed at the ends of a space. O(log n). */
 void gmlake_index_edges(gmlake_spaces *spaces, gmlake_space *space);
 
 /* The first place of the shortest run of at least size bytes. NULL if none. O(log n). */
 gmlake_place *gmlake_run_best_fit(gmlake_spaces *spaces, vmm_stream stream, uint64_t size);
-/* The longest run that can be extended by so many bytes where it lies, at *in_front or behind. NULL if none.
- * O(log n) unless spaces run out of room. */
+/* The longest run that can be extended by so many bytes where it lies, at *in_front or behind, among the 64
+ * longest that can be at all. NULL if none. O(log n). */
 gmlake_place *gmlake_run_longest_edge(gmlake_spaces *spaces, vmm_stream stream, uint64_t extension,
                                       bool *in_front);
-/* The oldest row of free pBlocks at home; the next younger one. NULL at the end. O(log n). */
+/* The oldest row of free pBlocks at home that has a whole chunk; the next younger one. NULL at the end.
+ * O(log n). */
 gmlake_place *gmlake_home_run_first(gmlake_spaces *spaces, vmm_stream stream);
 gmlake_place *gmlake_home_run_next(gmlake_place *run);
 

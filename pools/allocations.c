@@ -91,14 +91,13 @@ vmm_status pool_heap_record_stream(pool_heap *heap, vmm_address address, vmm_str
   pool_allocation *allocation = pool_heap_find(heap, address);
   if (!allocation || stream >= POOL_STREAM_LIMIT) return VMM_INVALID_VALUE;
   if (allocation->stream == stream) return VMM_SUCCESS;
-  for (pool_stream_use *use = allocation->used_elsewhere ? heap->stream_uses : NULL; use; use = use->next) {
-    if (use->address == address && use->stream == stream) return VMM_SUCCESS;
+  for (pool_stream_use *use = allocation->uses; use; use = use->next) {
+    if (use->stream == stream) return VMM_SUCCESS;
   }
   pool_stream_use *use = malloc(sizeof *use);
   if (!use) return VMM_OUT_OF_MEMORY;
-  *use = (pool_stream_use){address, stream, heap->stream_uses};
-  heap->stream_uses = use;
-  allocation->used_elsewhere = true;
+  *use = (pool_stream_use){stream, allocation->uses};
+  allocation->uses = use;
   return VMM_SUCCESS;
 }
 
@@ -125,34 +124,28 @@ static vmm_status pending_reserve(pool_heap *heap, vmm_stream stream) {
   return VMM_SUCCESS;
 }
 
-/* Drops the streams recorded for an address, the first capacity of them to streams. */
-static uint32_t forget_uses(pool_heap *heap, vmm_address address, vmm_stream *streams, uint32_t capacity) {
+/* Drops the streams recorded for an allocation, the first capacity of them to streams. */
+static uint32_t forget_uses(pool_allocation *allocation, vmm_stream *streams, uint32_t capacity) {
   uint32_t count = 0;
-  for (pool_stream_use **link = &heap->stream_uses; *link;) {
-    pool_stream_use *use = *link;
-    if (use->address != address) {
-      link = &use->next;
-      continue;
-    }
+  for (pool_stream_use *use = allocation->uses, *next; use; use = next) {
+    next = use->next;
     if (count < capacity) streams[count] = use->stream;
     count++;
-    *link = use->next;
     free(use);
   }
+  allocation->uses = NULL;
   return count;
 }
 
 /* Records one event for each stream that uses the allocation; all or none. */
 static vmm_status defer(pool_heap *heap, pool_allocation *allocation) {
-  for (pool_stream_use *use = heap->stream_uses; use; use = use->next) {
-    if (use->address != allocation->address) continue;
+  for (pool_stream_use *use = allocation->uses; use; use = use->next) {
     vmm_event event = 0;
     vmm_status status = pending_reserve(heap, use->stream);
     if (status == VMM_SUCCESS) status = vmm_event_record(heap->driver, use->stream, &event);
     if (status != VMM_SUCCESS) {
       /* The entries just queued are the newest of their streams: take them back. */
-      for (pool_stream_use *done = heap->stream_uses; done != use; done = done->next) {
-        if (done->address != allocation->address) continue;
+      for (pool_stream_use *done = allocation->uses; done != use; done = done->next) {
         pool_pending *queue = &heap->pending[done->stream];
         queue->count--;
         vmm_event_discard(heap->driver,
@@ -167,7 +160,7 @@ static vmm_status defer(pool_heap *heap, pool_allocation *allocation) {
     queue->count++;
     allocation->pending_events++;
   }
-  forget_uses(heap, allocation->address, NULL, 0);
+  forget_uses(allocation, NULL, 0);
   heap->pending_count++;
   return VMM_SUCCESS;
 }
@@ -175,7 +168,7 @@ static vmm_status defer(pool_heap *heap, pool_allocation *allocation) {
 bool pool_heap_take_back(pool_heap *heap, pool_allocation *allocation, pool_allocation *taken,
                          vmm_status *status) {
   *status = VMM_SUCCESS;
-  if (allocation->used_elsewhere) {
+  if (allocation->uses) {
     *status = defer(heap, allocation);
     if (*status == VMM_SUCCESS) count_freed(heap, allocation);
     return false;
@@ -185,25 +178,21 @@ bool pool_heap_take_back(pool_heap *heap, pool_allocation *allocation, pool_allo
   return true;
 }
 
-uint32_t pool_heap_recorded_streams(const pool_heap *heap, const pool_allocation *allocation) {
+uint32_t pool_heap_recorded_streams(const pool_allocation *allocation) {
   uint32_t count = 0;
-  if (!allocation->used_elsewhere) return 0;
-  for (const pool_stream_use *use = heap->stream_uses; use; use = use->next)
-    count += use->address == allocation->address;
+  for (const pool_stream_use *use = allocation->uses; use; use = use->next) count++;
   return count;
 }
 
-void pool_heap_list_streams(const pool_heap *heap, const pool_allocation *allocation, vmm_stream *streams,
-                            uint32_t capacity) {
+void pool_heap_list_streams(const pool_allocation *allocation, vmm_stream *streams, uint32_t capacity) {
   uint32_t count = 0;
-  for (const pool_stream_use *use = heap->stream_uses; use && count < capacity; use = use->next) {
-    if (use->address == allocation->address) streams[count++] = use->stream;
-  }
+  for (const pool_stream_use *use = allocation->uses; use && count < capacity; use = use->next)
+    streams[count++] = use->stream;
 }
 
 uint32_t pool_heap_take_back_with_streams(pool_heap *heap, pool_allocation *allocation,
                                           pool_allocation *taken, vmm_stream *streams, uint32_t capacity) {
-  uint32_t count = allocation->used_elsewhere ? forget_uses(heap, allocation->address, streams, capacity) : 0;
+  uint32_t count = forget_uses(allocation, streams, capacity);
   count_freed(heap, allocation);
   forget(heap, allocation, taken);
   return count;
@@ -247,9 +236,7 @@ void heap_forget_pending(pool_heap *heap) {
   heap->pending = NULL;
   heap->pending_streams = 0;
   heap->pending_count = 0;
-  for (pool_stream_use *use = heap->stream_uses, *next; use; use = next) {
-    next = use->next;
-    free(use);
+  for (uint64_t i = 0; i < heap->allocations.capacity; i++) {
+    if (heap->allocations.entries[i].address != 0) forget_uses(&heap->allocations.entries[i], NULL, 0);
   }
-  heap->stream_uses = NULL;
 }

@@ -62,15 +62,17 @@ struct pool_range {
   pool_range *previous, *next;
 };
 
+typedef struct pool_stream_use pool_stream_use;
+
 /* A block handed to a caller. */
 typedef struct pool_allocation {
   vmm_address address;
-  uint64_t size;      /* bytes of the block */
-  uint64_t requested; /* bytes asked for */
-  void *owner;        /* the policy's block behind it */
+  uint64_t size;         /* bytes of the block */
+  uint64_t requested;    /* bytes asked for */
+  void *owner;           /* the policy's block behind it */
+  pool_stream_use *uses; /* the other streams recorded for it */
   vmm_stream stream;
   uint16_t pending_events; /* freed by the caller, still in use on that many streams */
-  bool used_elsewhere;     /* other streams were recorded */
 } pool_allocation;
 
 /* A kind of work whose count and driver time are measured: alloc, free, stitch... */
@@ -103,7 +105,6 @@ typedef struct pool_allocation_map {
   uint64_t count;
 } pool_allocation_map;
 
-typedef struct pool_stream_use pool_stream_use;
 typedef struct pool_pending pool_pending;
 
 struct pool_heap {
@@ -128,8 +129,7 @@ struct pool_heap {
 
   pool_allocation_map allocations;
 
-  pool_stream_use *stream_uses; /* streams recorded for live allocations */
-  pool_pending *pending;        /* frees that wait for events, one queue a stream */
+  pool_pending *pending; /* frees that wait for events, one queue a stream */
   uint32_t pending_streams;
   uint64_t pending_count;
 
@@ -218,10 +218,9 @@ bool pool_heap_take_back(pool_heap *heap, pool_allocation *allocation, pool_allo
 uint32_t pool_heap_take_back_with_streams(pool_heap *heap, pool_allocation *allocation,
                                           pool_allocation *taken, vmm_stream *streams, uint32_t capacity);
 /* How many streams were recorded for a live allocation. */
-uint32_t pool_heap_recorded_streams(const pool_heap *heap, const pool_allocation *allocation);
+uint32_t pool_heap_recorded_streams(const pool_allocation *allocation);
 /* Which ones: writes at most capacity of them. */
-void pool_heap_list_streams(const pool_heap *heap, const pool_allocation *allocation, vmm_stream *streams,
-                            uint32_t capacity);
+void pool_heap_list_streams(const pool_allocation *allocation, vmm_stream *streams, uint32_t capacity);
 /* A stream other than the allocation's own uses it. INVALID_VALUE from POOL_STREAM_LIMIT on. */
 vmm_status pool_heap_record_stream(pool_heap *heap, vmm_address address, vmm_stream stream);
 /* The next freed allocation whose events have all completed, if any. wait: the host

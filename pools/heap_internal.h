@@ -19,7 +19,6 @@ struct pool_pending {
 
 /* One stream recorded for one live allocation. */
 struct pool_stream_use {
-  vmm_address address;
   vmm_stream stream;
   pool_stream_use *next;
 };

@@ -5,15 +5,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "pools/blocks.h"
+#include "policies/gmlake.h"
 
 static int compare_ranges(const void *left, const void *right) {
   const pool_range *a = *(pool_range *const *)left, *b = *(pool_range *const *)right;
   return a->address < b->address ? -1 : a->address > b->address;
 }
 
-static const pool_block *owner_at(const pool_range *range, uint64_t slot) {
-  return range->slots[slot].chunk ? range->slots[slot].chunk->owner : NULL;
+/* The pBlock that lies at an address of a space; NULL where nothing is mapped. */
+static const gmlake_place *place_at(const gmlake_space *space, vmm_address address) {
+  const gmlake_place *place = space ? space->first : NULL;
+  while (place && place->address + place->block->base.size <= address) place = place->next;
+  return place && place->address <= address ? place : NULL;
+}
+
+static const gmlake_space *space_of(const policies_fixture *fixture, const pool_range *range) {
+  const gmlake_space *space = ((const gmlake *)fixture->policy)->spaces.oldest;
+  while (space && space->range != range) space = space->newer;
+  return space;
 }
 
 static void describe(const policies_fixture *fixture, char *text, size_t text_size) {
@@ -26,18 +35,20 @@ static void describe(const policies_fixture *fixture, char *text, size_t text_si
   if (count > 0) qsort(ranges, count, sizeof *ranges, compare_ranges);
   text[0] = '\0';
   for (size_t i = 0; i < count; i++) {
-    const pool_range *range = ranges[i];
-    const pool_block *first = owner_at(range, 0);
-    bool own = !first || first->backing == range;
-    used += (size_t)snprintf(text + used, text_size - used, "%s%s", i ? ", " : "", own ? "" : "<");
-    for (uint64_t slot = 0, end; slot < range->size / range->unit; slot = end) {
-      const pool_block *block = owner_at(range, slot);
-      for (end = slot + 1; end < range->size / range->unit && owner_at(range, end) == block;) end++;
-      bool active = own && block && block->state == POOL_BLOCK_LIVE;
-      used += (size_t)snprintf(text + used, text_size - used, block ? "%s%" PRIu64 "%s" : "%s(%" PRIu64 ")%s",
-                               slot ? " " : "", (end - slot) * range->unit / MIB, active ? "!" : "");
+    const gmlake_space *space = space_of(fixture, ranges[i]);
+    const vmm_address range_end = ranges[i]->address + ranges[i]->size;
+    const gmlake_place *first = place_at(space, ranges[i]->address);
+    bool home = !first || first->home;
+    used += (size_t)snprintf(text + used, text_size - used, "%s%s", i ? ", " : "", home ? "" : "<");
+    for (vmm_address at = ranges[i]->address, end; at < range_end; at = end) {
+      const gmlake_place *place = place_at(space, at);
+      for (end = at + ranges[i]->unit; end < range_end && place_at(space, end) == place;)
+        end += ranges[i]->unit;
+      bool active = home && place && place->block->base.state == POOL_BLOCK_LIVE;
+      used += (size_t)snprintf(text + used, text_size - used, place ? "%s%" PRIu64 "%s" : "%s(%" PRIu64 ")%s",
+                               at > ranges[i]->address ? " " : "", (end - at) / MIB, active ? "!" : "");
     }
-    if (!own) used += (size_t)snprintf(text + used, text_size - used, ">");
+    if (!home) used += (size_t)snprintf(text + used, text_size - used, ">");
     require(used < text_size, "too much to describe");
   }
 }
