@@ -13,14 +13,16 @@
 
 /* Where the results go. NULL: nowhere. */
 typedef struct replay_sinks {
-  FILE *report, *json, *csv, *timeline;
-  json_t *array;
+  FILE *report, *json, *csv, *timeline, *dump_svg, *dump_json;
+  json_t *array, *maps;
+  memory_drawing *drawing;
 } replay_sinks;
 
 /* Is no output a trace or another output? If not, says so. */
 static bool check_outputs(const replay_options *options) {
-  const char *const paths[] = {options->json_path, options->csv_path, options->timeline_path,
-                               options->instruments.trace_events_path};
+  const char *const paths[] = {options->json_path,      options->csv_path,
+                               options->timeline_path,  options->dump_svg_path,
+                               options->dump_json_path, options->instruments.trace_events_path};
   for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
     if (paths[i] && !trace_list_spares(&options->traces, paths[i])) return false;
     for (size_t k = 0; paths[i] && k < i; k++) {
@@ -49,29 +51,54 @@ static bool open_sinks(const replay_options *options, const replay_group *group,
     if (!sinks->timeline) return false;
     replay_timeline_header(sinks->timeline);
   }
+  if (options->dump_svg_path) {
+    sinks->dump_svg = option_open_output(options->dump_svg_path);
+    sinks->drawing = memory_drawing_create();
+    if (!sinks->dump_svg || !sinks->drawing) return false;
+  }
+  if (options->dump_json_path) {
+    sinks->dump_json = option_open_output(options->dump_json_path);
+    sinks->maps = json_array();
+    if (!sinks->dump_json || !sinks->maps) return false;
+  }
   if (sinks->json != stdout && sinks->csv != stdout && sinks->timeline != stdout) sinks->report = stdout;
   return true;
 }
 
-static exit_status close_sinks(const replay_options *options, replay_sinks *sinks) {
-  bool written = true;
-  if (sinks->json && sinks->array) {
-    const size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION(15);
-    written = json_dumpf(sinks->array, sinks->json, flags) == 0 && fputc('\n', sinks->json) != EOF;
-    if (!written) program_complain("%s could not be written", options->json_path);
-  }
+static void free_contents(replay_sinks *sinks) {
   json_decref(sinks->array);
+  json_decref(sinks->maps);
+  memory_drawing_destroy(sinks->drawing);
+}
+
+static bool write_json(const json_t *array, size_t flags, FILE *stream, const char *path) {
+  if (!stream) return true;
+  if (json_dumpf(array, stream, flags | JSON_REAL_PRECISION(15)) == 0 && fputc('\n', stream) != EOF)
+    return true;
+  program_complain("%s could not be written", path);
+  return false;
+}
+
+static exit_status close_sinks(const replay_options *options, replay_sinks *sinks) {
+  bool written = write_json(sinks->array, JSON_INDENT(2), sinks->json, options->json_path);
+  written &= write_json(sinks->maps, JSON_COMPACT, sinks->dump_json, options->dump_json_path);
+  if (sinks->drawing) written &= memory_drawing_write(sinks->drawing, sinks->dump_svg);
+  free_contents(sinks);
   written &= option_close_output(sinks->json, options->json_path);
   written &= option_close_output(sinks->csv, options->csv_path);
   written &= option_close_output(sinks->timeline, options->timeline_path);
+  written &= option_close_output(sinks->dump_svg, options->dump_svg_path);
+  written &= option_close_output(sinks->dump_json, options->dump_json_path);
   return written ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
 }
 
 static void abandon_sinks(const replay_options *options, replay_sinks *sinks) {
-  json_decref(sinks->array);
+  free_contents(sinks);
   option_abandon_output(sinks->json, options->json_path);
   option_abandon_output(sinks->csv, options->csv_path);
   option_abandon_output(sinks->timeline, options->timeline_path);
+  option_abandon_output(sinks->dump_svg, options->dump_svg_path);
+  option_abandon_output(sinks->dump_json, options->dump_json_path);
 }
 
 static void show_outcome(progress *shown, const replay_result *result) {
@@ -122,6 +149,16 @@ static exit_status replay_policies(const replay_options *options, const replay_s
   return status;
 }
 
+/* Was there the event after which memory was to be mapped? If not, says so. */
+static bool event_is_there(const replay_options *options, const char *path, const replay_result *results) {
+  for (size_t i = 0; options->dump.moment == REPLAY_DUMP_EVENT && i < options->specs.count; i++) {
+    if (!results[i].complete || results[i].map) continue;
+    program_complain("--dump-at: %s: %s", replay_trace_name(path), results[i].map_reason);
+    return false;
+  }
+  return true;
+}
+
 /* group: what is the same for all traces of the call. */
 static exit_status replay_trace(const replay_options *options, replay_group group, const char *path,
                                 progress *shown, const replay_sinks *sinks) {
@@ -137,8 +174,11 @@ static exit_status replay_trace(const replay_options *options, replay_group grou
   event_source *source;
   exit_status status;
   if (event_source_open(path, &options->trace, &source, &error) == TRACE_OK) {
-    if (options->specs.count > 1 || options->laps > 1)
-      event_source_expect_rewinds(source, "name one policy and one lap, or store it in a file");
+    const bool peak = options->dump.moment == REPLAY_DUMP_PEAK;
+    if (options->specs.count > 1 || options->laps > 1 || peak)
+      event_source_expect_rewinds(
+          source, peak ? "name one policy, one lap and another moment than the peak, or store it in a file"
+                       : "name one policy and one lap, or store it in a file");
     status = replay_policies(options, group.settings, path, source, shown, results);
     group.has_summary = event_source_complete(source);
     event_source_summary(source, &group.summary);
@@ -154,6 +194,12 @@ static exit_status replay_trace(const replay_options *options, replay_group grou
     program_complain("no memory for the JSON results");
     status = EXIT_STATUS_CHECK_FAILED;
   }
+  if ((sinks->maps && !replay_maps_json_append(sinks->maps, &group)) ||
+      (sinks->drawing && !replay_maps_draw(sinks->drawing, &group))) {
+    program_complain("no memory for the maps");
+    status = EXIT_STATUS_CHECK_FAILED;
+  }
+  if (!event_is_there(options, path, results)) status = exit_status_worse(status, EXIT_STATUS_USAGE);
   for (size_t i = 0; i < options->specs.count; i++) replay_result_free(&results[i]);
   free(results);
   event_source_close(source);
@@ -198,6 +244,7 @@ static exit_status replay_on(const replay_options *options, const device_model *
       .check = options->check,
       .verify = options->verify,
       .timeline_points = options->timeline_path ? options->timeline_points : 0,
+      .dump = options->dump,
       .instruments = set,
   };
   char date[OPTION_DATE_TEXT];

@@ -84,6 +84,7 @@ static bool allocate(replay *run, const trace_event *event) {
   vmm_status status = policy_alloc(run->subject, event->size, event->stream, &address);
   if (status == VMM_OUT_OF_MEMORY) {
     if (run->result->failed_allocs++ == 0) describe(run, event, &run->result->first_failure);
+    if (!replay_dump_failure(run, event->size)) return false;
     if (run->settings->stop_at_failure) return stop(run);
     device_error_clear(&run->gpu);
     *slot = (replay_slot){.address = REPLAY_NO_ADDRESS};
@@ -95,6 +96,7 @@ static bool allocate(replay *run, const trace_event *event) {
   run->live_bytes += replay_live_size(event->size);
   if (event->size > run->largest_bytes) run->largest_bytes = event->size;
   if (run->live_bytes > run->result->live_peak_bytes) run->result->live_peak_bytes = run->live_bytes;
+  if (!replay_dump_live(run, run->live_bytes)) return false;
   return !run->verify || address == 0 || replay_fill(run, slot, event);
 }
 
@@ -123,6 +125,8 @@ static bool probe(replay *run, const trace_event *event) {
   const bool served = status == VMM_SUCCESS;
   const uint64_t live = run->live_bytes + (served ? replay_live_size(event->size) : 0);
   if (live > result->live_peak_bytes) result->live_peak_bytes = live;
+  if (!replay_dump_live(run, live)) return false;
+  if (!served && !replay_dump_failure(run, event->size)) return false;
   if (number < REPLAY_PROBES) {
     replay_probe *probes = realloc(result->probes, (number + 1) * sizeof *probes);
     if (!probes) return replay_fail_no_memory(run);
@@ -182,7 +186,7 @@ static bool replay_event(replay *run, const trace_event *event) {
     timeline_add(run->line, &point);
   }
   run->result->events += counts;
-  return true;
+  return !counts || replay_dump_event(run);
 }
 
 /* Frees what the trace left alive, in the order of its slots. */
@@ -387,11 +391,12 @@ static void finish(replay *run) {
   free(run->slots);
 }
 
-void replay_run(event_source *source, const policy_spec *spec, const replay_settings *settings,
-                progress *shown, replay_result *result) {
+/* stop_at_live: as of struct replay. */
+static void run_once(event_source *source, const policy_spec *spec, const replay_settings *settings,
+                     uint64_t stop_at_live, progress *shown, replay_result *result) {
   memset(result, 0, sizeof *result);
   result->spec = spec;
-  replay run = {.settings = settings, .result = result};
+  replay run = {.settings = settings, .result = result, .stop_at_live = stop_at_live};
   run.verify = settings->verify && !(spec->class->capabilities & POLICY_NO_MEMORY);
   run.uses_pool = spec->class->capabilities & POLICY_NEEDS_ASYNC;
   if (prepare(&run, spec) && replay_laps(&run, source, shown) && check_laps(&run) && keep_timeline(&run)) {
@@ -402,11 +407,35 @@ void replay_run(event_source *source, const policy_spec *spec, const replay_sett
   finish(&run);
 }
 
+/* Where the peak is shows only at the end: the run is made again up to there. */
+static void dump_peak(event_source *source, const policy_spec *spec, const replay_settings *settings,
+                      progress *shown, replay_result *result) {
+  replay_settings again = *settings;
+  again.check = again.verify = false;
+  again.timeline_points = 0;
+  again.instruments = NULL;
+  again.dump = (replay_dump){.moment = REPLAY_DUMP_NEVER};
+  replay_result second;
+  run_once(source, spec, &again, result->live_peak_bytes, shown, &second);
+  result->map = second.map;
+  second.map = NULL;
+  replay_result_free(&second);
+}
+
+void replay_run(event_source *source, const policy_spec *spec, const replay_settings *settings,
+                progress *shown, replay_result *result) {
+  run_once(source, spec, settings, UINT64_MAX, shown, result);
+  if (settings->dump.moment == REPLAY_DUMP_PEAK && result->complete)
+    dump_peak(source, spec, settings, shown, result);
+  replay_dump_explain(result, &settings->dump);
+}
+
 void replay_result_free(replay_result *result) {
   free(result->laps);
   free(result->failed_events);
   free(result->probes);
   free(result->timeline);
+  memory_map_free(result->map);
   instrument_report_free(result->latency);
   memset(result, 0, sizeof *result);
 }

@@ -11,7 +11,9 @@
 #include "harness/event_source.h"
 #include "harness/exit_status.h"
 #include "harness/instruments.h"
+#include "harness/memory_map.h"
 #include "harness/progress.h"
+#include "harness/replay_dump.h"
 #include "harness/replay_failure.h"
 #include "harness/timeline.h"
 #include "policies/policy.h"
@@ -26,6 +28,7 @@ typedef struct replay_settings {
   bool check;               /* the policy's invariants after every event */
   bool verify;              /* every allocation is filled, and compared before its free */
   size_t timeline_points;   /* 0: no timeline */
+  replay_dump dump;         /* when to map all memory */
   instruments *instruments; /* borrowed; NULL: none */
   const char *trace;        /* its name, for the instruments; NULL: none */
 } replay_settings;
@@ -95,6 +98,9 @@ typedef struct replay_result {
 
   timeline_point *timeline;
   size_t timeline_count;
+
+  memory_map *map;      /* NULL: there is none */
+  char map_reason[128]; /* why; empty: none was asked for */
 
   instrument_report *latency; /* NULL: nothing measured it */
 } replay_result;

@@ -2,7 +2,8 @@
  *   replay.c          the loop: events, laps, totals
  *   replay_verify.c   every allocation filled, and compared before its free
  *   replay_failure.c  how things stood when memory ran out
- *   replay_laps.c     what laps have in common */
+ *   replay_laps.c     what laps have in common
+ *   replay_dump.c     maps of memory at a moment */
 #ifndef LAKEBED_HARNESS_REPLAY_INTERNAL_H
 #define LAKEBED_HARNESS_REPLAY_INTERNAL_H
 
@@ -32,6 +33,7 @@ typedef struct replay {
   uint64_t largest_bytes;  /* of any allocation */
   uint64_t lap, lap_first; /* number of the lap, of its first event */
   timeline *line;
+  uint64_t stop_at_live; /* so much live memory is mapped, and ends the run; UINT64_MAX: none does */
 } replay;
 
 /* Ends the run with a status and says why. Returns false. */
@@ -40,6 +42,16 @@ bool replay_fail(replay *run, exit_status status, const char *format, ...)
 bool replay_fail_no_memory(replay *run);
 /* A driver call or the policy failed where it must not. */
 bool replay_fail_call(replay *run, const trace_event *event, const char *verb, vmm_status status);
+
+/* Maps all memory. wanted: bytes of a request that found none; 0: there is none. */
+bool replay_dump_now(replay *run, uint64_t wanted);
+/* If this is the moment: a request found no memory; live memory is so much now, which ends the run. */
+bool replay_dump_failure(replay *run, uint64_t wanted);
+bool replay_dump_live(replay *run, uint64_t live_bytes);
+/* The same for the event that has just been counted. */
+bool replay_dump_event(replay *run);
+/* Says why there is no map, if one was wanted. */
+void replay_dump_explain(replay_result *result, const replay_dump *wanted);
 
 /* Fills a new allocation; compares one that is about to be freed; compares all that live. */
 bool replay_fill(replay *run, replay_slot *slot, const trace_event *event);

@@ -179,8 +179,7 @@ static void set_numbers(json_t *object, const replay_group *group, const replay_
 
 static json_t *words_or_null(const char *text) { return text ? replay_json_words(text) : json_null(); }
 
-/* What made these numbers: with the trace and the options enough to make them again. */
-static void set_provenance(json_t *object, const replay_group *group) {
+void replay_json_provenance(json_t *object, const replay_group *group) {
   const replay_settings *settings = group->settings;
   const device_model *model = settings->model;
   json_object_set_new(object, "program", json_string("lakebed " PROGRAM_VERSION));
@@ -220,7 +219,7 @@ bool replay_json_append(json_t *array, const replay_group *group) {
     json_object_set_new(object, "options", replay_json_options(result->spec));
     const char *note = replay_model_note(result->spec, model);
     json_object_set_new(object, "model_note", note ? json_string(note) : json_null());
-    set_provenance(object, group);
+    replay_json_provenance(object, group);
     json_object_set_new(object, "status", json_string(result->complete ? "done" : "failed"));
     json_object_set_new(object, "error", result->complete ? json_null() : replay_json_words(result->message));
     if (result->complete) set_numbers(object, group, result);

@@ -29,6 +29,8 @@ enum option_key {
   OPTION_TIMELINE_POINTS,
   OPTION_JSON,
   OPTION_CSV,
+  OPTION_DUMP_AT,
+  OPTION_DUMP,
   OPTION_DETAILS,
   OPTION_NO_HOST_TIMING,
 };
@@ -68,6 +70,14 @@ static const struct argp_option option_table[] = {
      "write live, allocated and reserved memory over the events as CSV", GROUP_OUTPUT},
     {"timeline-points", OPTION_TIMELINE_POINTS, "N", 0,
      "at most N points a policy; extremes stay; default: 2000", GROUP_OUTPUT},
+    {"dump-at", OPTION_DUMP_AT, "EVENT|peak|oom", 0,
+     "also print a map of all memory: after the event of that number (from 0, over all laps), when most "
+     "memory "
+     "is live, or when a request first finds none",
+     GROUP_OUTPUT},
+    {"dump", OPTION_DUMP, "FILE.svg|FILE.json", 0,
+     "draw the maps, or write them as JSON; may be given once for each; without --dump-at: at the peak",
+     GROUP_OUTPUT},
     {"details", OPTION_DETAILS, NULL, 0,
      "also print all options, and each policy's driver calls, operations and counters", GROUP_OUTPUT},
     {"no-host-timing", OPTION_NO_HOST_TIMING, NULL, 0,
@@ -91,6 +101,37 @@ static void parse_frees(struct argp_state *state, replay_options *options, const
   options->trace.free_requests = strcmp(text, "requested") == 0;
   if (!options->trace.free_requests && strcmp(text, "completed") != 0)
     argp_error(state, "--frees=%s: expected completed or requested", text);
+}
+
+static void parse_dump_at(struct argp_state *state, replay_options *options, const char *text) {
+  if (strcmp(text, "peak") == 0) {
+    options->dump = (replay_dump){.moment = REPLAY_DUMP_PEAK};
+  } else if (strcmp(text, "oom") == 0) {
+    options->dump = (replay_dump){.moment = REPLAY_DUMP_OOM};
+  } else if (text[0] < '0' || text[0] > '9') {
+    argp_error(state, "--dump-at=%s: expected the number of an event, peak or oom", text);
+  } else {
+    options->dump = (replay_dump){.moment = REPLAY_DUMP_EVENT,
+                                  .event = option_parse_count(state, "dump-at", text, 0, INT64_MAX)};
+  }
+}
+
+static bool ends_with(const char *text, const char *end) {
+  const size_t length = strlen(text), tail = strlen(end);
+  return length > tail && strcmp(text + length - tail, end) == 0;
+}
+
+static void parse_dump(struct argp_state *state, replay_options *options, const char *path) {
+  const char **place = ends_with(path, ".svg")    ? &options->dump_svg_path
+                       : ends_with(path, ".json") ? &options->dump_json_path
+                                                  : NULL;
+  if (!place) {
+    argp_error(state, "--dump=%s: expected the name of a file that ends in .svg or .json", path);
+  } else if (*place) {
+    argp_error(state, "--dump=%s: %s is to have the maps already", path, *place);
+  } else {
+    *place = path;
+  }
 }
 
 static error_t parse_option(int key, char *argument, struct argp_state *state) {
@@ -135,6 +176,12 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
       return 0;
     case OPTION_CSV:
       options->csv_path = argument;
+      return 0;
+    case OPTION_DUMP_AT:
+      parse_dump_at(state, options, argument);
+      return 0;
+    case OPTION_DUMP:
+      parse_dump(state, options, argument);
       return 0;
     case OPTION_DETAILS:
       options->details = true;
@@ -184,6 +231,8 @@ exit_status replay_options_parse(int argc, char **argv, replay_options *options)
     program_complain("only one of --json, --csv and --timeline can go to standard output");
     return EXIT_STATUS_USAGE;
   }
+  if (options->dump.moment == REPLAY_DUMP_NEVER && (options->dump_svg_path || options->dump_json_path))
+    options->dump.moment = REPLAY_DUMP_PEAK;
   char message[1024];
   if (options->specs.count == 0 && !policy_specs_add_all(&options->specs, 0, message, sizeof message)) {
     program_complain("%s", message);

@@ -10,6 +10,7 @@
 #include "harness/exit_status.h"
 #include "harness/instruments.h"
 #include "harness/policy_specs.h"
+#include "harness/replay_dump.h"
 #include "harness/trace_list.h"
 #include "workloads/trace.h"
 
@@ -24,8 +25,10 @@ typedef struct replay_options {
   const char *timeline_path;
   uint64_t timeline_points;
   const char *json_path, *csv_path; /* "-": standard output */
-  char *command;                    /* the command line, as it was given */
-  trace_options trace;              /* free_requests: frees count where they were requested */
+  replay_dump dump;
+  const char *dump_svg_path, *dump_json_path;
+  char *command;       /* the command line, as it was given */
+  trace_options trace; /* free_requests: frees count where they were requested */
   instrument_options instruments;
 } replay_options;
 

@@ -46,6 +46,8 @@ void replay_report_failures(const replay_group *group, FILE *stream);
 void replay_report_situation(const replay_failure *failure, const device_model *model, uint64_t limit,
                              FILE *stream);
 
+/* What made a run's numbers, with the trace and the options enough to make them again. */
+void replay_json_provenance(json_t *object, const replay_group *group);
 /* Appends an object a run to an array. Returns false when there is no memory. */
 bool replay_json_append(json_t *array, const replay_group *group);
 
@@ -57,6 +59,12 @@ bool replay_served_by(const replay_result *other, const replay_result *result);
 void replay_csv_header(const replay_group *group, FILE *stream);
 /* A row a run; cells without a value are empty. */
 void replay_csv_rows(const replay_group *group, FILE *stream);
+
+/* Maps of memory, of the runs that have one; why there is none of the others. */
+void replay_report_maps(const replay_group *group, bool details, FILE *stream);
+/* The same as an object a run, as a picture a run. Return false when there is no memory. */
+bool replay_maps_json_append(json_t *array, const replay_group *group);
+bool replay_maps_draw(memory_drawing *drawing, const replay_group *group);
 
 void replay_timeline_header(FILE *stream);
 void replay_timeline_rows(const replay_group *group, FILE *stream);

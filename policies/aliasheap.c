@@ -466,6 +466,24 @@ static void aliasheap_free_ranges(const policy *base, pool_range_visit *visit, v
   pool_holes_visit(&((const alias_heap *)base)->holes, visit, context);
 }
 
+/* The window's range is given out piece by piece. */
+static void aliasheap_blocks(const policy *base, policy_block_visit *visit, void *context) {
+  const alias_heap *self = (const alias_heap *)base;
+  for (const pool_chunk *chunk = base->heap.chunks; chunk; chunk = chunk->next) {
+    if (chunk->owner == &base->heap) continue;
+    const alias_handle *handle = chunk->owner;
+    visit(context, &(policy_block){.kind = "handle", .address = handle->home, .size = chunk->size});
+  }
+  for (uint32_t i = 0; i < self->window_count; i++) {
+    const alias_window *window = self->windows[i];
+    visit(context, &(policy_block){.kind = "window",
+                                   .stitched = true,
+                                   .held = window->live > 0,
+                                   .address = window->range->address,
+                                   .size = window->length});
+  }
+}
+
 static bool check_window(const alias_heap *self, const alias_window *window, char *message,
                          size_t message_size) {
   uint64_t offset = window->begin, retired = 0;
@@ -554,4 +572,5 @@ const policy_class aliasheap_policy = {
     .largest_free = aliasheap_largest_free,
     .free_ranges = aliasheap_free_ranges,
     .check = aliasheap_check,
+    .blocks = aliasheap_blocks,
 };

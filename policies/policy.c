@@ -115,6 +115,10 @@ void policy_free_ranges(const policy *self, pool_range_visit *visit, void *conte
   if (self->class->free_ranges) self->class->free_ranges(self, visit, context);
 }
 
+void policy_blocks(const policy *self, policy_block_visit *visit, void *context) {
+  if (self->class->blocks) self->class->blocks(self, visit, context);
+}
+
 bool policy_check(const policy *self, char *message, size_t message_size) {
   /* The walker marks chunks as it counts them; nothing a caller can see changes. */
   pool_heap *heap = (pool_heap *)(uintptr_t)&self->heap;

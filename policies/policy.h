@@ -18,7 +18,7 @@
 #include "vmm/driver.h"
 
 #define POLICY_MAGIC UINT32_C(0x4c4b4244) /* "LKBD" */
-#define POLICY_ABI UINT32_C(1)
+#define POLICY_ABI UINT32_C(2)
 
 typedef enum policy_capability {
   POLICY_NEEDS_VMM = 1u << 0,       /* uses reserve, create, map */
@@ -74,6 +74,18 @@ typedef struct policy_counter {
   uint64_t value;
 } policy_counter;
 
+/* A run of addresses that a policy keeps as one: a pBlock, an sBlock, a window. For maps of memory. */
+typedef struct policy_block {
+  const char *kind; /* "pBlock"; static */
+  bool stitched;    /* maps memory that is at home elsewhere; else its memory is at home here */
+  bool held;        /* given out, or some of it is */
+  vmm_address address;
+  uint64_t size;
+  vmm_stream stream;
+} policy_block;
+
+typedef void policy_block_visit(void *context, const policy_block *block);
+
 typedef struct policy_class {
   uint32_t magic; /* POLICY_MAGIC */
   uint32_t abi;   /* POLICY_ABI */
@@ -110,6 +122,9 @@ typedef struct policy_class {
   /* The policy's own invariants, after pool_heap_check has passed. Returns false and says
    * what is broken. O(all blocks). */
   bool (*check)(const policy *self, char *message, size_t message_size);
+  /* Visits the blocks that the policy keeps itself, in no order, where it maps memory at more than one
+   * address: those at home do not overlap, and have all memory that stitched ones map. O(blocks). */
+  void (*blocks)(const policy *self, policy_block_visit *visit, void *context);
 } policy_class;
 
 /* Every policy begins with this; the wrappers below rely on it. */
@@ -166,6 +181,8 @@ size_t policy_counters(const policy *self, policy_counter *counters, size_t capa
 uint64_t policy_largest_free(const policy *self);
 /* Visits nothing where the policy has no such hook. */
 void policy_free_ranges(const policy *self, pool_range_visit *visit, void *context);
+/* The same. */
+void policy_blocks(const policy *self, policy_block_visit *visit, void *context);
 /* pool_heap_check, then the policy's own check. */
 bool policy_check(const policy *self, char *message, size_t message_size);
 
