@@ -19,7 +19,7 @@ enum {
   STRIP = 3,
   LINES_LIMIT = 120,
   LINE = 10,
-  TICK_APART = 3,
+  TICK_APART = 8,
 };
 
 #define LEAST_ROW_BYTES (UINT64_C(16) << 20)
@@ -347,7 +347,8 @@ static void put_stitched(memory_drawing *drawing, const memory_map *map) {
   char text[256], counted[UNITS_COUNTED];
   units_counted(count, "stitched block", counted);
   if (shown < count)
-    snprintf(text, sizeof text, "The %zu largest of %s: where in memory each one's chunks lie", shown, counted);
+    snprintf(text, sizeof text, "The %zu largest of %s: where in memory each one's chunks lie", shown,
+             counted);
   else
     snprintf(text, sizeof text, "%s: where in memory each one's chunks lie", counted);
   drawing->y += 22;

@@ -52,12 +52,12 @@ static bool shown(selection *chosen, uint64_t size) {
   return false;
 }
 
-static void say_left_out(const selection *chosen, const char *what, FILE *stream) {
+static void say_left_out(const selection *chosen, const char *what, const char *of_them, FILE *stream) {
   if (chosen->left_out == 0) return;
   char count[UNITS_TEXT], bytes[UNITS_TEXT];
   units_count(chosen->left_out, count);
   units_bytes(chosen->left_out_bytes, bytes);
-  fprintf(stream, "and %s more %s of %s together (--details shows all)\n", count, what, bytes);
+  fprintf(stream, "and %s more %s, %s%s (--details shows all)\n", count, what, bytes, of_them);
 }
 
 /* ---- tables ---- */
@@ -96,7 +96,7 @@ static void print_regions(const memory_map *map, bool details, FILE *stream) {
   }
   if (!table_print(rows, stream)) fputs("(no memory for the whole table)\n", stream);
   table_destroy(rows);
-  say_left_out(&chosen, "segments and ranges", stream);
+  say_left_out(&chosen, "segments and ranges", " mapped", stream);
   free(sizes);
 }
 
@@ -179,7 +179,7 @@ static void print_home_blocks(const memory_map *map, bool details, FILE *stream)
   fprintf(stream, "\nBlocks at home, and in how many stitched ones they are:\n");
   if (!table_print(rows, stream)) fputs("(no memory for the whole table)\n", stream);
   table_destroy(rows);
-  say_left_out(&chosen, any_stitched ? "blocks, which stitched ones share" : "blocks", stream);
+  say_left_out(&chosen, "blocks", any_stitched ? " of them stitched" : "", stream);
   free(sizes);
 }
 
@@ -216,7 +216,7 @@ static void print_stitched(const memory_map *map, bool details, FILE *stream) {
   fprintf(stream, "\nStitched%s:\n", map->home_blocks ? ", #block: its chunks" : "");
   if (!table_print(rows, stream)) fputs("(no memory for the whole table)\n", stream);
   table_destroy(rows);
-  say_left_out(&chosen, "stitched blocks", stream);
+  say_left_out(&chosen, "stitched blocks", "", stream);
   free(sizes);
 }
 

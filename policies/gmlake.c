@@ -309,6 +309,21 @@ static void paper_free_ranges(const policy *base, pool_range_visit *visit, void 
   }
 }
 
+static void paper_blocks(const policy *base, policy_block_visit *visit, void *context) {
+  const gmlake *self = (const gmlake *)base;
+  for (gmlake_class *class = gmlake_classes_first(&self->classes); class;
+       class = gmlake_classes_next(class)) {
+    for (uint32_t i = 0; i < class->pblocks.used; i++) {
+      const pool_block *block = class->pblocks.members[i];
+      if (block) gmlake_visit_block(block, "pBlock", block->state != POOL_BLOCK_FREE, visit, context);
+    }
+    for (uint32_t i = 0; i < class->sblocks.used; i++) {
+      const gmlake_sblock *sblock = (const gmlake_sblock *)class->sblocks.members[i];
+      if (sblock) gmlake_visit_block(&sblock->base, "sBlock", sblock->held, visit, context);
+    }
+  }
+}
+
 static bool paper_check(const policy *base, char *message, size_t message_size) {
   const gmlake *self = (const gmlake *)base;
   const pool_caching *pools[] = {&self->small};
@@ -328,6 +343,7 @@ static const policy_class paper_rules = {.destroy = paper_destroy,
                                          .counters = paper_counters,
                                          .largest_free = paper_largest_free,
                                          .free_ranges = paper_free_ranges,
+                                         .blocks = paper_blocks,
                                          .check = paper_check};
 
 /* ---- whose rules ---- */
@@ -376,6 +392,10 @@ static void gmlake_free_ranges(const policy *base, pool_range_visit *visit, void
   rules_of(base)->free_ranges(base, visit, context);
 }
 
+static void gmlake_blocks(const policy *base, policy_block_visit *visit, void *context) {
+  rules_of(base)->blocks(base, visit, context);
+}
+
 static bool gmlake_check(const policy *base, char *message, size_t message_size) {
   return rules_of(base)->check(base, message, message_size);
 }
@@ -398,4 +418,5 @@ const policy_class gmlake_policy = {
     .largest_free = gmlake_largest_free,
     .free_ranges = gmlake_free_ranges,
     .check = gmlake_check,
+    .blocks = gmlake_blocks,
 };

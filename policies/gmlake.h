@@ -234,6 +234,16 @@ void gmlake_take_back_sblock(gmlake *self, gmlake_sblock *sblock);
 
 /* Is the chunk asked for a multiple of the device's granularity? If not, message says so. */
 bool gmlake_chunk_fits(const pool_heap *heap, const policy_value *values, char *message, size_t message_size);
+/* One block of either kind for policy_blocks. */
+static inline void gmlake_visit_block(const pool_block *block, const char *kind, bool held,
+                                      policy_block_visit *visit, void *context) {
+  visit(context, &(policy_block){.kind = kind,
+                                 .stitched = kind[0] == 's',
+                                 .held = held,
+                                 .address = block->address,
+                                 .size = block->size,
+                                 .stream = block->stream});
+}
 /* "S1" to "S5", "split", "stitch", "stitch_free". */
 void gmlake_define_operations(pool_heap *heap, unsigned states[GMLAKE_STATES], unsigned *split,
                               unsigned *stitch, unsigned *stitch_free);

@@ -221,6 +221,13 @@ static void published_free_ranges(const policy *base, pool_range_visit *visit, v
   pool_free_set_visit(&self->free, visit, context);
 }
 
+static void published_blocks(const policy *base, policy_block_visit *visit, void *context) {
+  published *self = (published *)(uintptr_t)base;
+  for (published_block *block = published_first_block(self); block; block = published_next_block(block))
+    gmlake_visit_block(&block->base, "pBlock", block->base.state != POOL_BLOCK_FREE, visit, context);
+  published_visit_stitched(self, visit, context);
+}
+
 static void published_destroy(policy *base) {
   published *self = (published *)base;
   pool_stream_clock_fini(&self->clock);
@@ -241,6 +248,7 @@ static const policy_class published_rules = {.destroy = published_destroy,
                                              .counters = published_counters,
                                              .largest_free = published_largest_free,
                                              .free_ranges = published_free_ranges,
+                                             .blocks = published_blocks,
                                              .check = published_check};
 
 vmm_status gmlake_published_create(const policy_configuration *configuration,

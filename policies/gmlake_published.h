@@ -96,6 +96,8 @@ void published_take_back_stitched(published *self, published_stitched *stitched,
 /* Drops idle sBlocks, least recently freed first, as long as the host has seen their work done; waits if
  * none of it is. Returns whether any went. */
 bool published_drop_idle(published *self);
+/* All of them, for policy_blocks. */
+void published_visit_stitched(published *self, policy_block_visit *visit, void *context);
 /* Only on the host. */
 void published_forget_stitched(published *self);
 bool published_check(const policy *base, char *message, size_t message_size);

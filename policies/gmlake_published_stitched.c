@@ -220,6 +220,12 @@ bool published_drop_idle(published *self) {
   return any;
 }
 
+void published_visit_stitched(published *self, policy_block_visit *visit, void *context) {
+  published_stitched *stitched;
+  RB_FOREACH(stitched, published_size_tree, &self->stitched)
+  gmlake_visit_block(&stitched->base, "sBlock", stitched->held, visit, context);
+}
+
 void published_forget_stitched(published *self) {
   for (published_stitched *stitched; (stitched = RB_ROOT(&self->stitched));) {
     RB_REMOVE(published_size_tree, &self->stitched, stitched);

@@ -18,7 +18,7 @@
 #include "vmm/driver.h"
 
 #define POLICY_MAGIC UINT32_C(0x4c4b4244) /* "LKBD" */
-#define POLICY_ABI UINT32_C(2)
+#define POLICY_ABI UINT32_C(1)
 
 typedef enum policy_capability {
   POLICY_NEEDS_VMM = 1u << 0,       /* uses reserve, create, map */
