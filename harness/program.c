@@ -17,7 +17,7 @@ static const program_command commands[] = {
      command_replay},
     {"oom", "find the smallest device on which each policy serves a trace, and who survives an out of memory",
      command_oom},
-    {"trace", "look into traces and convert them", command_trace},
+    {"trace", "look into traces, convert and make them", command_trace},
     {"policies", "list the allocator policies, or one with its options", command_policies},
     {"bench", "measure what memory calls, stitched memory and allocators cost", command_bench},
     {"doctor", "say what works on this machine and what is missing", command_doctor},

@@ -29,6 +29,7 @@ exit_status command_oom(int argc, char **argv);
 exit_status command_trace(int argc, char **argv);
 exit_status command_trace_info(int argc, char **argv);
 exit_status command_trace_convert(int argc, char **argv);
+exit_status command_trace_generate(int argc, char **argv);
 exit_status command_policies(int argc, char **argv);
 exit_status command_doctor(int argc, char **argv);
 
