@@ -45,17 +45,17 @@ static bool parse_fraction(const char *text, double *fraction) {
   return *fraction > 0 && *fraction <= 1;
 }
 
+bool option_read_share(const char *text, uint64_t *bytes, double *fraction) {
+  *bytes = 0;
+  if (parse_fraction(text, fraction)) return true;
+  *fraction = 0;
+  return policy_parse_size(text, bytes) && *bytes > 0 && *bytes != UINT64_MAX;
+}
+
 void option_parse_share(struct argp_state *state, const char *option, const char *text, uint64_t *bytes,
                         double *fraction) {
-  *bytes = 0;
-  if (parse_fraction(text, fraction)) return;
-  *fraction = 0;
-  if (policy_parse_size(text, bytes) && *bytes > 0 && *bytes != UINT64_MAX) return;
-  argp_error(
-      state,
-      "--%s=%s: expected a size such as 40GiB or a number of bytes, or a fraction of the device's memory "
-      "above 0 and at most 1.0, such as 0.5 or 50%%",
-      option, text);
+  if (!option_read_share(text, bytes, fraction))
+    argp_error(state, "--%s=%s: expected " OPTION_SHARE, option, text);
 }
 
 char *option_join_command(int argc, char **argv) {

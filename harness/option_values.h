@@ -14,8 +14,14 @@ uint64_t option_parse_size(struct argp_state *state, const char *option, const c
 /* --option=text: a whole number from least to most. */
 uint64_t option_parse_count(struct argp_state *state, const char *option, const char *text, uint64_t least,
                             uint64_t most);
-/* --option=text: "40GiB" and such gives bytes and a fraction of 0; "0.5" or "50%" the fraction, above 0 and
- * at most 1, and 0 bytes. A plain number is bytes. */
+/* "40GiB" and such gives bytes and a fraction of 0; "0.5" or "50%" the fraction, above 0 and at most 1, and 0
+ * bytes. A plain number is bytes. false: it is neither. */
+bool option_read_share(const char *text, uint64_t *bytes, double *fraction);
+/* What it expects, for messages. */
+#define OPTION_SHARE                                                                                     \
+  "a size such as 40GiB or a number of bytes, or a fraction of the device's memory above 0 and at most " \
+  "1.0, such as 0.5 or 50%%"
+/* --option=text: the same. */
 void option_parse_share(struct argp_state *state, const char *option, const char *text, uint64_t *bytes,
                         double *fraction);
 

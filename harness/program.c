@@ -17,6 +17,8 @@ static const program_command commands[] = {
      command_replay},
     {"oom", "find the smallest device on which each policy serves a trace, and who survives an out of memory",
      command_oom},
+    {"sweep", "replay whole grids of traces, policies and devices, resumable, on all cores or on Slurm",
+     command_sweep},
     {"trace", "look into traces, convert and make them", command_trace},
     {"policies", "list the allocator policies, or one with its options", command_policies},
     {"bench", "measure what memory calls, stitched memory and allocators cost", command_bench},

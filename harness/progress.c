@@ -63,6 +63,28 @@ void progress_update(progress *self, double share, uint64_t events, uint64_t hel
   self->drawn = true;
 }
 
+void progress_say(progress *self, double share, const char *format, ...) {
+  static const uint64_t rest_ns = 10 * UINT64_C(1000000000);
+  if (self->quiet) return;
+  uint64_t now = progress_clock_ns();
+  if (self->next_ns == 0 && !self->terminal) self->next_ns = now + rest_ns;
+  if (now < self->next_ns) return;
+  self->next_ns = now + (self->terminal ? redraw_ns : rest_ns);
+  char said[256], line[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(said, sizeof said, format, arguments);
+  va_end(arguments);
+  snprintf(line, sizeof line, "%s  %3.0f %%  %s", self->label, 100 * share, said);
+  if (self->terminal) {
+    fprintf(stderr, "\r\033[K%.*s", line_width(), line);
+  } else {
+    fprintf(stderr, "%s\n", line);
+  }
+  fflush(stderr);
+  self->drawn = self->terminal;
+}
+
 void progress_end(progress *self, const char *outcome) {
   if (self->quiet) return;
   progress_clear(self);

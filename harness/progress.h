@@ -21,6 +21,10 @@ void progress_begin(progress *self, const char *format, ...) __attribute__((form
 /* share: 0 to 1, or negative when unknown. held_bytes UINT64_MAX: nothing to say of memory. Draws at most ten
  * times a second. */
 void progress_update(progress *self, double share, uint64_t events, uint64_t held_bytes);
+/* The same of work that is counted in other things: share and what else there is to say. Where there is no
+ * terminal, a line every ten seconds. */
+void progress_say(progress *self, double share, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* The part is over. outcome: a few words. */
 void progress_end(progress *self, const char *outcome);
 /* Takes the line off the screen, so that something else can be printed. */

@@ -52,6 +52,7 @@ def check_tests():
         ]
         if layer == "harness":
             data = data + [
+                ":slurm_sweep.sh",
                 "//harness:lakebed",
                 "//tests/fake_cuda:libcuda.so.1",
                 "//tests/fake_cupti:libfake_cupti.so",
