@@ -24,7 +24,7 @@ END_TEST
 static Suite *sweep_slurm_suite(void) {
   Suite *suite = suite_create("sweep on Slurm");
   TCase *cases = tcase_create("slurm");
-  tcase_set_timeout(cases, 120);
+  tcase_set_timeout(cases, 300);
   tcase_add_test(cases, nodes_die_and_nothing_is_lost_or_run_twice);
   suite_add_tcase(suite, cases);
   return suite;

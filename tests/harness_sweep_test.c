@@ -301,11 +301,11 @@ static void assert_no_key_twice(const char *folder) {
 
 START_TEST(a_kill_loses_nothing_and_runs_nothing_twice) {
   char *grid = write_test_file("grid",
-                               "trace edge multi_stream sawtooth_seq\npolicy bfc gmlake aliasheap tfbfc\n"
-                               "laps {1,2,3,4}\n");
+                               "trace edge sawtooth_seq\npolicy bfc gmlake aliasheap tfbfc\n"
+                               "laps {1,2,3}\n");
   char *whole = fresh_folder("whole"), *killed = fresh_folder("killed");
   sweep(EXIT_STATUS_DONE, grid, whole);
-  for (size_t cells = 1; cells < 48; cells += 15) {
+  for (size_t cells = 1; cells < 24; cells += 9) {
     pid_t process = start_sweep(grid, killed);
     wait_for_cells(killed, cells);
     kill(process, SIGKILL);
@@ -313,7 +313,7 @@ START_TEST(a_kill_loses_nothing_and_runs_nothing_twice) {
   }
   sweep(EXIT_STATUS_DONE, grid, killed);
   assert_same_results(whole, killed);
-  ck_assert_uint_eq(count_logged(killed), 48);
+  ck_assert_uint_eq(count_logged(killed), 24);
   assert_no_key_twice(killed);
   remove_folder(whole);
   remove_folder(killed);
@@ -406,7 +406,7 @@ END_TEST
 
 /* Counts endings; kills the processes that run when the first comes. */
 typedef struct killing {
-  size_t ends[48];
+  size_t ends[24];
   size_t failed;
   bool killed;
 } killing;
@@ -433,16 +433,15 @@ START_TEST(a_process_that_dies_fails_its_cell_alone) {
   if (access("/proc/self/task/1/children", F_OK) != 0 && access("/proc/thread-self/children", F_OK) != 0)
     test_skip("this kernel does not list a process's children");
   sweep_grid *grid;
-  ck_assert_int_eq(
-      sweep_grid_parse("trace edge multi_stream sawtooth_seq\npolicy bfc gmlake aliasheap tfbfc\n"
-                       "laps {1,2,3,4}\n",
-                       "grid", &grid),
-      EXIT_STATUS_DONE);
-  size_t cells[48];
-  for (size_t i = 0; i < 48; i++) cells[i] = i;
+  ck_assert_int_eq(sweep_grid_parse("trace edge sawtooth_seq\npolicy bfc gmlake aliasheap tfbfc\n"
+                                    "laps {1,2,3}\n",
+                                    "grid", &grid),
+                   EXIT_STATUS_DONE);
+  size_t cells[24];
+  for (size_t i = 0; i < 24; i++) cells[i] = i;
   killing seen = {0};
-  ck_assert(sweep_workers_run(grid, cells, 48, 3, kill_others, &seen));
-  for (size_t i = 0; i < 48; i++) ck_assert_uint_eq(seen.ends[i], 1);
+  ck_assert(sweep_workers_run(grid, cells, 24, 3, kill_others, &seen));
+  for (size_t i = 0; i < 24; i++) ck_assert_uint_eq(seen.ends[i], 1);
   ck_assert_uint_ge(seen.failed, 1);
   ck_assert_uint_le(seen.failed, 3);
   sweep_grid_free(grid);

@@ -107,7 +107,7 @@ for node in n1 n2 n3; do
   slurmd -N "$node" >log-start 2>&1 || skip "slurmd does not start: $(tail -n 1 log-start)"
 done
 idle() { [ "$(sinfo -h -t idle -o %D)" = 3 ]; }
-wait_until 10 idle || skip "Slurm's nodes do not come up: $(tail -n 1 log-slurmctld)"
+wait_until 30 idle || skip "Slurm's nodes do not come up: $(tail -n 1 log-slurmctld)"
 
 # ---- the sweep ----
 
@@ -131,10 +131,10 @@ cells=$(./lakebed sweep grid -o alone --status | tail -n 1)
 logged() { cat -- "sweep/cells-$1-of-4.jsonl" 2>/dev/null | wc -l; }
 shard_on() { squeue -h -t running -o '%K %N' | awk -v node="$1" '$2 == node { print $1 }'; }
 both_run() { [ -n "$(shard_on n1)" ] && [ -n "$(shard_on n2)" ]; }
-wait_until 20 both_run || fail 'no task runs'
+wait_until 60 both_run || fail 'no task runs'
 dead=$(shard_on n1) lost=$(shard_on n2)
 both_log() { [ "$(logged "$dead")" -ge "$cells_least" ] && [ "$(logged "$lost")" -ge "$cells_least" ]; }
-wait_until 20 both_log || fail 'no cells are logged'
+wait_until 60 both_log || fail 'no cells are logged'
 
 # Held up, so that they are still there when Slurm has noticed.
 tasks=$(processes_with SLURMD_NODENAME=n1) orphans=$(processes_with SLURMD_NODENAME=n2)
@@ -154,18 +154,18 @@ echo "n2 lost its daemon in shard $lost after $(logged "$lost") cells"
 job=$(squeue -h -o %F | head -n 1)
 hurry() { scontrol update jobid="${job}_$1" starttime=now; }
 requeued() { squeue -h -t pending -o '%K %r' | grep -qx "$1 BeginTime"; }
-wait_until 5 requeued "$lost" || fail "shard $lost is not queued again"
+wait_until 30 requeued "$lost" || fail "shard $lost is not queued again"
 hurry "$lost" || fail "shard $lost cannot be hurried"
 waits() { grep -q 'waits for' "sweep/slurm-$lost.log"; }
-wait_until 20 waits || fail "no successor waits for the task of shard $lost"
+wait_until 60 waits || fail "no successor waits for the task of shard $lost"
 echo "its successor waits for it"
 # shellcheck disable=SC2086
 kill -CONT $orphans
 
-wait_until 30 requeued "$dead" || fail "shard $dead is not queued again"
+wait_until 60 requeued "$dead" || fail "shard $dead is not queued again"
 hurry "$dead" || fail "shard $dead cannot be hurried"
 ended() { [ -z "$(squeue -h)" ]; }
-wait_until 40 ended || fail 'the job does not end'
+wait_until 120 ended || fail 'the job does not end'
 
 # ---- what came of it ----
 
