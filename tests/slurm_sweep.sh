@@ -8,7 +8,7 @@
 # one process, with every cell run once.
 set -uo pipefail
 program=$(realpath -- "$1")
-cells_least=3 # of a task, before its node dies
+cells_least=2 # of a task, before its node dies
 
 skip() { printf '%s\n' "$*"; exit 77; }
 for command in munged slurmctld slurmd sbatch scontrol squeue; do
@@ -42,12 +42,7 @@ fail() {
 }
 
 # All processes that were started with a setting in their environment.
-processes_with() {
-  local entry
-  for entry in /proc/[0-9]*; do
-    tr '\0' '\n' 2>/dev/null <"$entry/environ" | grep -qxF -- "$1" && echo "${entry#/proc/}"
-  done
-}
+processes_with() { grep -lzxsF -- "$1" /proc/[0-9]*/environ | cut -d / -f 3; }
 trap finish EXIT
 
 wait_until() {
@@ -117,7 +112,7 @@ cp -- "$program" lakebed
 cat >grid <<'GRID'
 trace    made.txt
 policy   bfc gmlake aliasheap
-laps     {1000,1001,1002,1003,1004,1005,1006,1007,1008,1009,1010,1011,1012,1013}
+laps     {1500,1501,1502,1503,1504,1505,1506,1507,1508,1509,1510,1511,1512,1513}
 GRID
 awk 'BEGIN { for (i = 1; i <= 400; i++) print "a", i, 1000000 + i * 7919 % 5000000, 0; for (i = 1; i <= 400; i++) print "f", i * 7 % 401 ? i * 7 % 401 : 401 }' >made.txt
 
