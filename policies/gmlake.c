@@ -166,20 +166,12 @@ static vmm_status paper_create(const policy_configuration *configuration, policy
   return VMM_SUCCESS;
 }
 
-/* The blocks themselves; places go with their spaces. */
-static void delete_blocks(gmlake *self) {
-  for (gmlake_class *class = gmlake_classes_first(&self->classes); class;
-       class = gmlake_classes_next(class)) {
-    for (uint32_t i = 0; i < class->pblocks.used; i++) free(class->pblocks.members[i]);
-    for (uint32_t i = 0; i < class->sblocks.used; i++) free(class->sblocks.members[i]);
-  }
-}
-
 static void paper_destroy(policy *base) {
   gmlake *self = (gmlake *)base;
   pool_stream_clock_fini(&self->clock);
   pool_heap_fini(&base->heap);
-  delete_blocks(self);
+  pool_store_fini(&self->pblock_store);
+  pool_store_fini(&self->sblock_store);
   gmlake_classes_fini(&self->classes);
   gmlake_spaces_fini(&self->spaces);
   pool_caching_fini(&self->small);

@@ -86,6 +86,7 @@ typedef struct gmlake {
   gmlake_classes classes;
   gmlake_spaces spaces;
   gmlake_sblocks sblocks;
+  pool_store pblock_store, sblock_store;
   pool_stream_clock clock;
 
   uint64_t *stitchable; /* bytes of free pBlocks from the fragmentation limit on, by stream */
@@ -125,7 +126,7 @@ vmm_status gmlake_reserve_space(gmlake *self, uint64_t size, gmlake_space **spac
 
 /* An active pBlock that has no memory yet, for which everything is prepared. */
 vmm_status gmlake_pblock_new(gmlake *self, uint64_t size, vmm_stream stream, gmlake_pblock **made);
-void gmlake_pblock_discard(gmlake_pblock *pblock);
+void gmlake_pblock_discard(gmlake *self, gmlake_pblock *pblock);
 /* Alloc, the only source of memory: makes its chunks and maps them at an end of a space, where its home is
  * from then on. section: of its place. On failure nothing has changed. */
 vmm_status gmlake_pblock_allocate(gmlake *self, gmlake_pblock *pblock, gmlake_space *space, bool in_front,
@@ -194,7 +195,7 @@ bool gmlake_blocks_check(const gmlake *self, char *message, size_t message_size)
 
 /* An sBlock that lies nowhere yet, for which everything is prepared. */
 vmm_status gmlake_sblock_new(gmlake *self, uint64_t size, vmm_stream stream, gmlake_sblock **made);
-void gmlake_sblock_discard(gmlake_sblock *sblock);
+void gmlake_sblock_discard(gmlake *self, gmlake_sblock *sblock);
 /* It now lies over the places from this one on, and is in the sPool. */
 void gmlake_sblock_enter(gmlake *self, gmlake_sblock *sblock, gmlake_place *first);
 /* Takes one that is not held out of the sPool. Mappings stay. */

@@ -55,12 +55,12 @@ vmm_status gmlake_reserve_space(gmlake *self, uint64_t size, gmlake_space **spac
 /* ---- Alloc ---- */
 
 vmm_status gmlake_pblock_new(gmlake *self, uint64_t size, vmm_stream stream, gmlake_pblock **made) {
-  gmlake_pblock *pblock = calloc(1, sizeof *pblock);
-  gmlake_place *place = calloc(1, sizeof *place);
+  gmlake_pblock *pblock = pool_store_new(&self->pblock_store, sizeof *pblock);
+  gmlake_place *place = gmlake_place_new(&self->spaces);
   gmlake_class *class = gmlake_class_get(&self->classes, stream, size);
   if (!pblock || !place || !class || !gmlake_set_prepare(&class->pblocks, 1)) {
-    free(pblock);
-    free(place);
+    pool_store_delete(&self->pblock_store, pblock);
+    pool_store_delete(&self->spaces.places, place);
     return VMM_OUT_OF_MEMORY;
   }
   pblock->base =
@@ -74,9 +74,9 @@ vmm_status gmlake_pblock_new(gmlake *self, uint64_t size, vmm_stream stream, gml
   return VMM_SUCCESS;
 }
 
-void gmlake_pblock_discard(gmlake_pblock *pblock) {
-  free(pblock->places);
-  free(pblock);
+void gmlake_pblock_discard(gmlake *self, gmlake_pblock *pblock) {
+  pool_store_delete(&self->spaces.places, pblock->places);
+  pool_store_delete(&self->pblock_store, pblock);
 }
 
 /* The sizes of the chunks for size bytes: as large as allowed. Returns how many. */
@@ -137,7 +137,7 @@ vmm_status gmlake_grow(gmlake *self, uint64_t size, vmm_stream stream, gmlake_pb
   }
   pool_operation_end(&self->base.base.heap);
   if (status != VMM_SUCCESS) {
-    gmlake_pblock_discard(pblock);
+    gmlake_pblock_discard(self, pblock);
     return status;
   }
   *made = pblock;
@@ -169,10 +169,10 @@ static uint64_t stitchable(const gmlake *self, uint64_t size) {
 }
 
 /* Another place for every one of the pBlock's, linked by other. */
-static bool copy_places(const gmlake_pblock *pblock, gmlake_pblock *rest) {
+static bool copy_places(gmlake *self, const gmlake_pblock *pblock, gmlake_pblock *rest) {
   gmlake_place **link = &rest->places;
   for (const gmlake_place *place = pblock->places; place; place = place->other) {
-    gmlake_place *copy = calloc(1, sizeof *copy);
+    gmlake_place *copy = gmlake_place_new(&self->spaces);
     if (!copy) return false;
     *link = copy;
     link = &copy->other;
@@ -180,10 +180,10 @@ static bool copy_places(const gmlake_pblock *pblock, gmlake_pblock *rest) {
   return true;
 }
 
-static void discard_places(gmlake_pblock *pblock) {
+static void discard_places(gmlake *self, gmlake_pblock *pblock) {
   for (gmlake_place *place = pblock->places, *next; place; place = next) {
     next = place->other;
-    free(place);
+    pool_store_delete(&self->spaces.places, place);
   }
 }
 
@@ -196,19 +196,19 @@ typedef struct split_plan {
 static bool prepare_split(gmlake *self, const gmlake_pblock *pblock, uint64_t size, bool keep_size,
                           split_plan *plan) {
   const vmm_stream stream = pblock->base.stream;
-  *plan = (split_plan){.rest = calloc(1, sizeof *plan->rest),
+  *plan = (split_plan){.rest = pool_store_new(&self->pblock_store, sizeof *plan->rest),
                        .front_class = gmlake_class_get(&self->classes, stream, size),
                        .rest_class = gmlake_class_get(&self->classes, stream, pblock->base.size - size)};
   /* Two may join one class; and the old one must have room if the split is undone. */
   if (plan->rest && plan->front_class && plan->rest_class &&
       gmlake_set_prepare(&plan->front_class->pblocks, 2) &&
       gmlake_set_prepare(&plan->rest_class->pblocks, 2) && gmlake_set_prepare(&pblock->class->pblocks, 1) &&
-      copy_places(pblock, plan->rest) &&
+      copy_places(self, pblock, plan->rest) &&
       (!keep_size || gmlake_sblock_new(self, pblock->base.size, stream, &plan->whole) == VMM_SUCCESS)) {
     return true;
   }
-  if (plan->rest) discard_places(plan->rest);
-  free(plan->rest);
+  if (plan->rest) discard_places(self, plan->rest);
+  pool_store_delete(&self->pblock_store, plan->rest);
   return false;
 }
 
@@ -264,7 +264,7 @@ static void undo_cut(gmlake *self, const gmlake_cut *cut) {
   gmlake_pblock *front = cut->front, *rest = cut->rest;
   if (cut->whole) {
     gmlake_sblock_forget(self, cut->whole);
-    free(cut->whole);
+    gmlake_sblock_discard(self, cut->whole);
   }
   gmlake_index_changes(self);
   unindex(self, front);
@@ -281,7 +281,7 @@ static void undo_cut(gmlake *self, const gmlake_cut *cut) {
   self->pblock_count--;
   self->free_count--;
   gmlake_pblock_changes(self, front);
-  free(rest);
+  pool_store_delete(&self->pblock_store, rest);
 }
 
 void gmlake_undo_cuts(gmlake *self, uint64_t first) {
@@ -401,7 +401,7 @@ vmm_status gmlake_pblocks_return(gmlake *self, gmlake_place *first, vmm_address 
     if (base->next) base->next->previous = base->previous;
     gmlake_set_remove(&pblock->class->pblocks, base);
     gmlake_place_delete(&self->spaces, place);
-    free(pblock);
+    pool_store_delete(&self->pblock_store, pblock);
   }
   vmm_status tidied = gmlake_space_tidy(&self->spaces, space);
   return status == VMM_SUCCESS ? tidied : status;

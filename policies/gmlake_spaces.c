@@ -28,13 +28,8 @@ static void space_forget(gmlake_spaces *spaces, gmlake_space *space) {
 }
 
 void gmlake_spaces_fini(gmlake_spaces *spaces) {
-  while (spaces->oldest) {
-    for (gmlake_place *place = spaces->oldest->first, *next; place; place = next) {
-      next = place->next;
-      free(place);
-    }
-    space_forget(spaces, spaces->oldest);
-  }
+  while (spaces->oldest) space_forget(spaces, spaces->oldest);
+  pool_store_fini(&spaces->places);
 }
 
 /* ---- spaces ---- */
@@ -149,6 +144,13 @@ vmm_status gmlake_space_tidy(gmlake_spaces *spaces, gmlake_space *space) {
 
 /* ---- places ---- */
 
+void gmlake_places_discard(gmlake_spaces *spaces, gmlake_place *list) {
+  for (gmlake_place *next; list; list = next) {
+    next = list->next;
+    pool_store_delete(&spaces->places, list);
+  }
+}
+
 void gmlake_place_enter(gmlake_place *place, gmlake_place *after) {
   gmlake_space *space = place->space;
   gmlake_place *before = after ? after->next : space->first;
@@ -179,7 +181,7 @@ void gmlake_place_delete(gmlake_spaces *spaces, gmlake_place *place) {
   gmlake_place **link = &place->block->places;
   while (*link != place) link = &(*link)->other;
   *link = place->other;
-  free(place);
+  pool_store_delete(&spaces->places, place);
 }
 
 vmm_address gmlake_border_above(const pool_range *range, vmm_address address) {

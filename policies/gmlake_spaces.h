@@ -76,6 +76,7 @@ RB_HEAD(gmlake_age_tree, gmlake_place);
 
 typedef struct gmlake_spaces {
   pool_heap *heap;
+  pool_store places;
   gmlake_space *oldest, *newest;
   uint64_t births;
   uint64_t room;         /* VA to leave on either side of a new space; 0: none */
@@ -119,10 +120,15 @@ vmm_status gmlake_space_unmap(gmlake_spaces *spaces, gmlake_space *space, vmm_ad
 /* Finds the ends of what is mapped; frees the space if nothing is. */
 vmm_status gmlake_space_tidy(gmlake_spaces *spaces, gmlake_space *space);
 
-/* Enters a place, which the caller has allocated and filled in (block, address, space, section, home),
+static inline gmlake_place *gmlake_place_new(gmlake_spaces *spaces) {
+  return pool_store_new(&spaces->places, sizeof(gmlake_place));
+}
+/* Deletes places that are in no space yet, linked by next. */
+void gmlake_places_discard(gmlake_spaces *spaces, gmlake_place *list);
+/* Enters a new place, which the caller has filled in (block, address, space, section, home),
  * after another one of its space; NULL: as the first. */
 void gmlake_place_enter(gmlake_place *place, gmlake_place *after);
-/* Takes it out of its space, its pBlock and the index, and frees it. */
+/* Takes it out of its space, its pBlock and the index, and deletes it. */
 void gmlake_place_delete(gmlake_spaces *spaces, gmlake_place *place);
 
 static inline pool_slot *gmlake_slot(const pool_range *range, vmm_address address) {

@@ -1,7 +1,6 @@
 /* GMLake's sBlocks: Stitch and StitchFree. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "policies/gmlake.h"
 
@@ -64,10 +63,10 @@ void gmlake_wake_watchers(gmlake_pblock *pblock) {
 /* ---- making and dropping ---- */
 
 vmm_status gmlake_sblock_new(gmlake *self, uint64_t size, vmm_stream stream, gmlake_sblock **made) {
-  gmlake_sblock *sblock = calloc(1, sizeof *sblock);
+  gmlake_sblock *sblock = pool_store_new(&self->sblock_store, sizeof *sblock);
   gmlake_class *class = gmlake_class_get(&self->classes, stream, size);
   if (!sblock || !class || !gmlake_set_prepare(&class->sblocks, 1)) {
-    free(sblock);
+    gmlake_sblock_discard(self, sblock);
     return VMM_OUT_OF_MEMORY;
   }
   sblock->base = (pool_block){.size = size, .stream = stream, .pool = &self->sblocks};
@@ -76,7 +75,9 @@ vmm_status gmlake_sblock_new(gmlake *self, uint64_t size, vmm_stream stream, gml
   return VMM_SUCCESS;
 }
 
-void gmlake_sblock_discard(gmlake_sblock *sblock) { free(sblock); }
+void gmlake_sblock_discard(gmlake *self, gmlake_sblock *sblock) {
+  pool_store_delete(&self->sblock_store, sblock);
+}
 
 void gmlake_sblock_enter(gmlake *self, gmlake_sblock *sblock, gmlake_place *first) {
   sblock->first = first;
@@ -180,7 +181,7 @@ vmm_status gmlake_unstitch(gmlake *self, gmlake_sblock *sblock) {
   const vmm_address begin = sblock->base.address, end = begin + sblock->base.size;
   const bool view = sblock->view;
   gmlake_sblock_forget(self, sblock);
-  free(sblock);
+  gmlake_sblock_discard(self, sblock);
   if (view) return VMM_SUCCESS;
   vmm_status status = unmap_between(self, space, first, begin, end);
   vmm_status tidied = gmlake_space_tidy(&self->spaces, space);
@@ -201,23 +202,16 @@ vmm_status gmlake_unmap_unused(gmlake *self) {
 /* ---- Stitch ---- */
 
 /* Places for the members, linked by next. */
-static bool new_places(gmlake_pblock *const *members, uint64_t count, gmlake_place **list) {
+static bool new_places(gmlake *self, uint64_t count, gmlake_place **list) {
   gmlake_place **link = list;
   for (uint64_t i = 0; i < count; i++) {
-    gmlake_place *place = calloc(1, sizeof *place);
+    gmlake_place *place = gmlake_place_new(&self->spaces);
     if (!place) return false;
-    place->block = members[i];
+    place->block = self->members[i];
     *link = place;
     link = &place->next;
   }
   return true;
-}
-
-static void discard_places(gmlake_place *list) {
-  for (gmlake_place *next; list; list = next) {
-    next = list->next;
-    free(list);
-  }
 }
 
 /* The chunks of the members in their order. Returns how many. */
@@ -251,10 +245,10 @@ vmm_status gmlake_stitch(gmlake *self, uint64_t member_count, uint64_t size, vmm
   gmlake_sblock *sblock = NULL;
   vmm_address address = 0;
   pool_operation_begin(&self->base.base.heap, self->stitch_operation, size);
-  vmm_status status = gmlake_reserve_chunks(self, size / self->settings.chunk) &&
-                              new_places(self->members, member_count, &places)
-                          ? gmlake_sblock_new(self, size, stream, &sblock)
-                          : VMM_OUT_OF_MEMORY;
+  vmm_status status =
+      gmlake_reserve_chunks(self, size / self->settings.chunk) && new_places(self, member_count, &places)
+          ? gmlake_sblock_new(self, size, stream, &sblock)
+          : VMM_OUT_OF_MEMORY;
   if (status == VMM_SUCCESS) status = gmlake_reserve_space(self, size, &space);
   if (status == VMM_SUCCESS) {
     uint64_t count = gather_chunks(self, member_count);
@@ -271,8 +265,8 @@ vmm_status gmlake_stitch(gmlake *self, uint64_t member_count, uint64_t size, vmm
     }
   }
   if (status != VMM_SUCCESS) {
-    discard_places(places);
-    if (sblock) gmlake_sblock_discard(sblock);
+    gmlake_places_discard(&self->spaces, places);
+    gmlake_sblock_discard(self, sblock);
   }
   pool_operation_end(&self->base.base.heap);
   return status;

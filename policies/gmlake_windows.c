@@ -122,9 +122,9 @@ static vmm_status cut_pieces(gmlake *self, const window_plan *plan) {
 }
 
 /* Places for the pBlocks of a piece, linked by next. */
-static bool new_places(const gmlake_piece *piece, gmlake_place ***link) {
+static bool new_places(gmlake *self, const gmlake_piece *piece, gmlake_place ***link) {
   for (gmlake_place *home = piece->place; home && home->address < piece->end; home = home->next) {
-    gmlake_place *place = calloc(1, sizeof *place);
+    gmlake_place *place = gmlake_place_new(&self->spaces);
     if (!place) return false;
     place->block = home->block;
     place->address = home->address - piece->map_begin; /* within the piece, for now */
@@ -132,13 +132,6 @@ static bool new_places(const gmlake_piece *piece, gmlake_place ***link) {
     *link = &place->next;
   }
   return true;
-}
-
-static void discard_places(gmlake_place *list) {
-  for (gmlake_place *next; list; list = next) {
-    next = list->next;
-    free(list);
-  }
 }
 
 static void gather_chunks(gmlake *self, const gmlake_piece *piece, uint64_t *count) {
@@ -198,7 +191,7 @@ typedef struct window_work {
 static vmm_status prepare_work(gmlake *self, const window_plan *plan, window_work *work) {
   gmlake_place **link = &work->places;
   for (uint64_t i = 0; i < plan->piece_count; i++) {
-    if (!new_places(&self->pieces[by_address(plan, i)], &link)) return VMM_OUT_OF_MEMORY;
+    if (!new_places(self, &self->pieces[by_address(plan, i)], &link)) return VMM_OUT_OF_MEMORY;
   }
   if (!gmlake_reserve_chunks(self, plan->mapped_bytes / self->settings.chunk)) return VMM_OUT_OF_MEMORY;
   vmm_status status = VMM_SUCCESS;
@@ -273,9 +266,9 @@ static gmlake_place *first_of(const window_plan *plan, const window_work *work, 
 }
 
 static void abandon_work(gmlake *self, const window_plan *plan, window_work *work) {
-  discard_places(work->places);
-  if (work->fresh) gmlake_pblock_discard(work->fresh);
-  if (work->sblock) gmlake_sblock_discard(work->sblock);
+  gmlake_places_discard(&self->spaces, work->places);
+  if (work->fresh) gmlake_pblock_discard(self, work->fresh);
+  if (work->sblock) gmlake_sblock_discard(self, work->sblock);
   if (work->aliased) {
     const vmm_address end = work->alias_begin + plan->mapped_bytes;
     if (gmlake_space_unmap(&self->spaces, work->space, work->alias_begin, end) != VMM_SUCCESS) {

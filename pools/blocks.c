@@ -3,43 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLAB_BLOCKS = 256 };
-
-struct pool_block_slab {
-  struct pool_block_slab *next;
-  pool_block blocks[SLAB_BLOCKS];
-};
-
-pool_block *pool_block_new(pool_block_store *store) {
-  if (!store->unused) {
-    struct pool_block_slab *slab = malloc(sizeof *slab);
-    if (!slab) return NULL;
-    slab->next = store->slabs;
-    store->slabs = slab;
-    for (size_t i = SLAB_BLOCKS; i-- > 0;) {
-      slab->blocks[i].next = store->unused;
-      store->unused = &slab->blocks[i];
-    }
-  }
-  pool_block *block = store->unused;
-  store->unused = block->next;
-  memset(block, 0, sizeof *block);
-  return block;
-}
-
-void pool_block_delete(pool_block_store *store, pool_block *block) {
-  block->next = store->unused;
-  store->unused = block;
-}
-
-void pool_block_store_fini(pool_block_store *store) {
-  for (struct pool_block_slab *slab = store->slabs, *next; slab; slab = next) {
-    next = slab->next;
-    free(slab);
-  }
-  *store = (pool_block_store){0};
-}
-
 static inline int compare(const pool_block *a, const pool_block *b) {
   if (a->size != b->size) return a->size < b->size ? -1 : 1;
   return a->order < b->order ? -1 : a->order > b->order;

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "pools/statistics.h"
+#include "pools/store.h"
 #include "vmm/driver.h"
 
 typedef enum pool_block_state {
@@ -43,16 +44,16 @@ static inline uint64_t pool_block_order(uint64_t serial) { return serial << 44; 
 /* Has neighbours: is part of something larger. */
 static inline bool pool_block_is_split(const pool_block *block) { return block->previous || block->next; }
 
-/* Storage for blocks: freed ones are reused, all go at once. */
-typedef struct pool_block_store {
-  struct pool_block_slab *slabs;
-  pool_block *unused;
-} pool_block_store;
+typedef pool_store pool_block_store;
 
 /* A zeroed block, NULL when the host has no memory. Amortised O(1). */
-pool_block *pool_block_new(pool_block_store *store);
-void pool_block_delete(pool_block_store *store, pool_block *block);
-void pool_block_store_fini(pool_block_store *store);
+static inline pool_block *pool_block_new(pool_block_store *store) {
+  return pool_store_new(store, sizeof(pool_block));
+}
+static inline void pool_block_delete(pool_block_store *store, pool_block *block) {
+  pool_store_delete(store, block);
+}
+static inline void pool_block_store_fini(pool_block_store *store) { pool_store_fini(store); }
 
 RB_HEAD(pool_block_tree, pool_block);
 
