@@ -188,7 +188,7 @@ static void print_stitched(const memory_map *map, bool details, FILE *stream) {
   const memory_block *stitched = map->blocks + map->home_blocks;
   const char *titles[] = {"<kind", "<address", "size",  "<state",
                           "used",  "shared",   "parts", "<made of chunks"};
-  uint64_t *sizes = malloc((count + 1) * sizeof *sizes);
+  uint64_t *sizes = calloc(count + 1, sizeof *sizes);
   selection chosen;
   for (size_t i = 0; sizes && i < count; i++) sizes[i] = stitched[i].size;
   if (!sizes || !select_rows(&chosen, sizes, count, details)) {
