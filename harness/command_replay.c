@@ -13,16 +13,20 @@
 
 /* Where the results go. NULL: nowhere. */
 typedef struct replay_sinks {
-  FILE *report, *json, *csv, *timeline, *dump_svg, *dump_json;
+  FILE *report, *json, *csv, *timeline, *iterations, *dump_svg, *dump_json;
   json_t *array, *maps;
   memory_drawing *drawing;
 } replay_sinks;
 
 /* Is no output a trace or another output? If not, says so. */
 static bool check_outputs(const replay_options *options) {
-  const char *const paths[] = {options->json_path,      options->csv_path,
-                               options->timeline_path,  options->dump_svg_path,
-                               options->dump_json_path, options->instruments.trace_events_path};
+  const char *const paths[] = {options->json_path,
+                               options->csv_path,
+                               options->timeline_path,
+                               options->iterations_path,
+                               options->dump_svg_path,
+                               options->dump_json_path,
+                               options->instruments.trace_events_path};
   for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
     if (paths[i] && !trace_list_spares(&options->traces, paths[i])) return false;
     for (size_t k = 0; paths[i] && k < i; k++) {
@@ -51,6 +55,11 @@ static bool open_sinks(const replay_options *options, const replay_group *group,
     if (!sinks->timeline) return false;
     replay_timeline_header(sinks->timeline);
   }
+  if (options->iterations_path) {
+    sinks->iterations = option_open_output(options->iterations_path);
+    if (!sinks->iterations) return false;
+    replay_iterations_header(sinks->iterations);
+  }
   if (options->dump_svg_path) {
     sinks->dump_svg = option_open_output(options->dump_svg_path);
     sinks->drawing = memory_drawing_create();
@@ -61,7 +70,9 @@ static bool open_sinks(const replay_options *options, const replay_group *group,
     sinks->maps = json_array();
     if (!sinks->dump_json || !sinks->maps) return false;
   }
-  if (sinks->json != stdout && sinks->csv != stdout && sinks->timeline != stdout) sinks->report = stdout;
+  if (sinks->json != stdout && sinks->csv != stdout && sinks->timeline != stdout &&
+      sinks->iterations != stdout)
+    sinks->report = stdout;
   return true;
 }
 
@@ -87,6 +98,7 @@ static exit_status close_sinks(const replay_options *options, replay_sinks *sink
   written &= option_close_output(sinks->json, options->json_path);
   written &= option_close_output(sinks->csv, options->csv_path);
   written &= option_close_output(sinks->timeline, options->timeline_path);
+  written &= option_close_output(sinks->iterations, options->iterations_path);
   written &= option_close_output(sinks->dump_svg, options->dump_svg_path);
   written &= option_close_output(sinks->dump_json, options->dump_json_path);
   return written ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
@@ -97,6 +109,7 @@ static void abandon_sinks(const replay_options *options, replay_sinks *sinks) {
   option_abandon_output(sinks->json, options->json_path);
   option_abandon_output(sinks->csv, options->csv_path);
   option_abandon_output(sinks->timeline, options->timeline_path);
+  option_abandon_output(sinks->iterations, options->iterations_path);
   option_abandon_output(sinks->dump_svg, options->dump_svg_path);
   option_abandon_output(sinks->dump_json, options->dump_json_path);
 }
@@ -159,6 +172,21 @@ static bool event_is_there(const replay_options *options, const char *path, cons
   return true;
 }
 
+/* The caller closes *source, which may be NULL, in any case. */
+static trace_status open_source(const replay_options *options, const char *path, event_source **source,
+                                trace_error *error) {
+  const bool peak = options->dump.moment == REPLAY_DUMP_PEAK;
+  trace_status status = event_source_open(path, &options->trace, source, error);
+  if (status != TRACE_OK) return status;
+  const char *advice =
+      options->iterations ? "store it in a file, or do not ask for --iterations"
+      : peak              ? "name one policy, one lap and another moment than the peak, or store it in a file"
+                          : "name one policy and one lap, or store it in a file";
+  if (options->specs.count > 1 || options->laps > 1 || peak || options->iterations)
+    event_source_expect_rewinds(*source, advice);
+  return options->iterations ? event_source_find_marks(*source, error) : TRACE_OK;
+}
+
 /* group: what is the same for all traces of the call. */
 static exit_status replay_trace(const replay_options *options, replay_group group, const char *path,
                                 progress *shown, const replay_sinks *sinks) {
@@ -173,12 +201,7 @@ static exit_status replay_trace(const replay_options *options, replay_group grou
   trace_error error;
   event_source *source;
   exit_status status;
-  if (event_source_open(path, &options->trace, &source, &error) == TRACE_OK) {
-    const bool peak = options->dump.moment == REPLAY_DUMP_PEAK;
-    if (options->specs.count > 1 || options->laps > 1 || peak)
-      event_source_expect_rewinds(
-          source, peak ? "name one policy, one lap and another moment than the peak, or store it in a file"
-                       : "name one policy and one lap, or store it in a file");
+  if (open_source(options, path, &source, &error) == TRACE_OK) {
     status = replay_policies(options, group.settings, path, source, shown, results);
     group.has_summary = event_source_complete(source);
     event_source_summary(source, &group.summary);
@@ -189,6 +212,7 @@ static exit_status replay_trace(const replay_options *options, replay_group grou
   }
   if (sinks->report && !results[0].trace_failed) replay_report_print(&group, options->details, sinks->report);
   if (sinks->csv) replay_csv_rows(&group, sinks->csv);
+  if (sinks->iterations) replay_iterations_rows(&group, sinks->iterations);
   if (sinks->timeline) replay_timeline_rows(&group, sinks->timeline);
   if (sinks->array && !replay_json_append(sinks->array, &group)) {
     program_complain("no memory for the JSON results");
@@ -244,6 +268,7 @@ static exit_status replay_on(const replay_options *options, const device_model *
       .check = options->check,
       .verify = options->verify,
       .timeline_points = options->timeline_path ? options->timeline_points : 0,
+      .iterations = options->iterations,
       .dump = options->dump,
       .instruments = set,
   };

@@ -14,6 +14,8 @@ struct event_source {
   bool complete;
   bool at_end;
   trace_summary summary; /* once complete */
+  uint64_t *marks;
+  size_t mark_count;
 };
 
 static trace_status out_of_memory(trace_error *error) {
@@ -108,6 +110,28 @@ trace_status event_source_rewind(event_source *source, trace_error *error) {
   return trace_rewind(source->reader, error);
 }
 
+trace_status event_source_find_marks(event_source *source, trace_error *error) {
+  trace_status status;
+  const trace_event *events;
+  size_t count;
+  while ((status = event_source_next(source, &events, &count, error)) == TRACE_OK) continue;
+  if (status != TRACE_END) return status;
+  const uint64_t *found;
+  count = trace_marks(source->reader, &found);
+  uint64_t *marks = malloc((count + 1) * sizeof *marks);
+  if (!marks) return out_of_memory(error);
+  for (size_t i = 0; i < count; i++) marks[i] = found[i];
+  free(source->marks);
+  source->marks = marks;
+  source->mark_count = count;
+  return event_source_rewind(source, error);
+}
+
+size_t event_source_marks(const event_source *source, const uint64_t **marks) {
+  *marks = source->marks;
+  return source->mark_count;
+}
+
 void event_source_expect_rewinds(event_source *source, const char *advice) { source->rewind_advice = advice; }
 
 bool event_source_complete(const event_source *source) { return source->complete; }
@@ -132,5 +156,6 @@ void event_source_close(event_source *source) {
   trace_close(source->reader);
   free(source->kept);
   free(source->batch);
+  free(source->marks);
   free(source);
 }

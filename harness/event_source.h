@@ -22,6 +22,11 @@ trace_status event_source_next(event_source *source, const trace_event **events,
                                trace_error *error);
 /* Back to the first event. Standard input can be rewound as long as all of it is kept. */
 trace_status event_source_rewind(event_source *source, trace_error *error);
+/* Reads the trace to its end and back to its first event, and keeps the ends of its iterations (trace_marks);
+ * it must have been opened with options.marks. Fails as event_source_next and event_source_rewind do. */
+trace_status event_source_find_marks(event_source *source, trace_error *error);
+/* How many were found, and when they are. Valid until the source is closed. */
+size_t event_source_marks(const event_source *source, const uint64_t **marks);
 /* The trace will be rewound: if it can be read only once, event_source_next fails as soon as it is too long
  * to be kept, not the rewind (TRACE_UNREADABLE). advice: what to do then, for the message; borrowed. */
 void event_source_expect_rewinds(event_source *source, const char *advice);

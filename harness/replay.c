@@ -81,6 +81,7 @@ static bool allocate(replay *run, const trace_event *event) {
   if (event->slot >= run->slot_count && !grow_slots(run, event->slot)) return false;
   replay_slot *slot = &run->slots[event->slot];
   vmm_address address;
+  run->allocations++;
   vmm_status status = policy_alloc(run->subject, event->size, event->stream, &address);
   if (status == VMM_OUT_OF_MEMORY) {
     if (run->result->failed_allocs++ == 0) describe(run, event, &run->result->first_failure);
@@ -161,6 +162,7 @@ static bool replay_free(replay *run, const trace_event *event, bool *counts) {
 
 static bool replay_event(replay *run, const trace_event *event) {
   bool counts = true;
+  if (run->iteration_begin && !replay_iterations_event(run, event)) return false;
   if (event->kind == TRACE_ALLOC) {
     if (!allocate(run, event)) return false;
   } else if (event->kind == TRACE_OUT_OF_MEMORY) {
@@ -179,6 +181,7 @@ static bool replay_event(replay *run, const trace_event *event) {
     run->result->device_peak_bytes = held;
   instruments_memory(run->settings->instruments, run->live_bytes);
   if (run->settings->check && !check(run)) return false;
+  if (run->iteration_begin) replay_iterations_peaks(run);
   if (run->line && counts) {
     const pool_statistics *statistics = &run->subject->heap.statistics;
     timeline_point point = {run->result->events, event->time_us, run->live_bytes,
@@ -317,6 +320,7 @@ static bool replay_laps(replay *run, event_source *source, progress *shown) {
     }
     if (run->settings->laps > 1 && !free_all(run)) return false;
     record_lap(run);
+    if (!replay_iterations_lap_end(run)) return false;
   }
   return true;
 }
@@ -389,6 +393,7 @@ static void finish(replay *run) {
   device_close(&run->gpu);
   timeline_destroy(run->line);
   free(run->slots);
+  free(run->iteration_begin);
 }
 
 /* stop_at_live: as of struct replay. */
@@ -399,10 +404,12 @@ static void run_once(event_source *source, const policy_spec *spec, const replay
   replay run = {.settings = settings, .result = result, .stop_at_live = stop_at_live};
   run.verify = settings->verify && !(spec->class->capabilities & POLICY_NO_MEMORY);
   run.uses_pool = spec->class->capabilities & POLICY_NEEDS_ASYNC;
-  if (prepare(&run, spec) && replay_laps(&run, source, shown) && check_laps(&run) && keep_timeline(&run)) {
+  if (prepare(&run, spec) && replay_iterations_begin(&run, source) && replay_laps(&run, source, shown) &&
+      check_laps(&run) && keep_timeline(&run)) {
     result->complete = true;
     if (result->failed_allocs > 0) result->status = EXIT_STATUS_OUT_OF_MEMORY;
     replay_laps_settle(result);
+    replay_iterations_settle(&result->iterations);
   }
   finish(&run);
 }
@@ -411,7 +418,7 @@ static void run_once(event_source *source, const policy_spec *spec, const replay
 static void dump_peak(event_source *source, const policy_spec *spec, const replay_settings *settings,
                       progress *shown, replay_result *result) {
   replay_settings again = *settings;
-  again.check = again.verify = false;
+  again.check = again.verify = again.iterations = false;
   again.timeline_points = 0;
   again.instruments = NULL;
   again.dump = (replay_dump){.moment = REPLAY_DUMP_NEVER};
@@ -436,6 +443,7 @@ void replay_result_free(replay_result *result) {
   free(result->probes);
   free(result->timeline);
   memory_map_free(result->map);
+  free(result->iterations.items);
   instrument_report_free(result->latency);
   memset(result, 0, sizeof *result);
 }

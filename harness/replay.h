@@ -15,6 +15,7 @@
 #include "harness/progress.h"
 #include "harness/replay_dump.h"
 #include "harness/replay_failure.h"
+#include "harness/replay_iterations.h"
 #include "harness/timeline.h"
 #include "policies/policy.h"
 
@@ -28,6 +29,7 @@ typedef struct replay_settings {
   bool check;               /* the policy's invariants after every event */
   bool verify;              /* every allocation is filled, and compared before its free */
   size_t timeline_points;   /* 0: no timeline */
+  bool iterations;          /* tell iterations apart; their marks have been found in the source */
   replay_dump dump;         /* when to map all memory */
   instruments *instruments; /* borrowed; NULL: none */
   const char *trace;        /* its name, for the instruments; NULL: none */
@@ -59,7 +61,7 @@ typedef struct replay_probe {
 
 enum { REPLAY_PROBES = 64 }; /* the first so many are kept */
 
-enum { REPLAY_COUNTERS = 64, REPLAY_MESSAGE = 1024 };
+enum { REPLAY_MESSAGE = 1024 };
 
 typedef struct replay_result {
   const policy_spec *spec;      /* borrowed */
@@ -98,6 +100,8 @@ typedef struct replay_result {
 
   timeline_point *timeline;
   size_t timeline_count;
+
+  replay_iterations iterations;
 
   memory_map *map;      /* NULL: there is none */
   char map_reason[128]; /* why; empty: none was asked for */

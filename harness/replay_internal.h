@@ -3,7 +3,8 @@
  *   replay_verify.c   every allocation filled, and compared before its free
  *   replay_failure.c  how things stood when memory ran out
  *   replay_laps.c     what laps have in common
- *   replay_dump.c     maps of memory at a moment */
+ *   replay_dump.c     maps of memory at a moment
+ *   replay_iterations.c  what each iteration did */
 #ifndef LAKEBED_HARNESS_REPLAY_INTERNAL_H
 #define LAKEBED_HARNESS_REPLAY_INTERNAL_H
 
@@ -33,6 +34,12 @@ typedef struct replay {
   uint64_t largest_bytes;  /* of any allocation */
   uint64_t lap, lap_first; /* number of the lap, of its first event */
   timeline *line;
+  uint64_t allocations;              /* requests made */
+  const uint64_t *marks;             /* the ends of iterations, borrowed */
+  size_t mark_count, next_mark;      /* next_mark: within the lap */
+  replay_iteration *iteration_begin; /* what all had grown to when this one began, and room for now; NULL: not
+                                        told apart */
+  uint64_t iteration_live_peak, iteration_reserved_peak;
   uint64_t stop_at_live; /* so much live memory is mapped, and ends the run; UINT64_MAX: none does */
 } replay;
 
@@ -52,6 +59,14 @@ bool replay_dump_live(replay *run, uint64_t live_bytes);
 bool replay_dump_event(replay *run);
 /* Says why there is no map, if one was wanted. */
 void replay_dump_explain(replay_result *result, const replay_dump *wanted);
+
+/* Prepares to tell iterations apart, if asked to. */
+bool replay_iterations_begin(replay *run, const event_source *source);
+/* Before an event; after it, for the peaks. Only if iterations are told apart. */
+bool replay_iterations_event(replay *run, const trace_event *event);
+void replay_iterations_peaks(replay *run);
+/* All of a lap is over. */
+bool replay_iterations_lap_end(replay *run);
 
 /* Fills a new allocation; compares one that is about to be freed; compares all that live. */
 bool replay_fill(replay *run, replay_slot *slot, const trace_event *event);

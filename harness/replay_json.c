@@ -223,6 +223,7 @@ bool replay_json_append(json_t *array, const replay_group *group) {
     json_object_set_new(object, "status", json_string(result->complete ? "done" : "failed"));
     json_object_set_new(object, "error", result->complete ? json_null() : replay_json_words(result->message));
     if (result->complete) set_numbers(object, group, result);
+    if (result->complete && group->settings->iterations) replay_json_iterations(object, result);
     if (group->host_timing) set_host(object, group, result);
     if (result->latency && !instrument_report_json(result->latency, object, group->host_timing)) return false;
     if (json_array_append_new(array, object) != 0) return false;

@@ -29,6 +29,7 @@ enum option_key {
   OPTION_TIMELINE_POINTS,
   OPTION_JSON,
   OPTION_CSV,
+  OPTION_ITERATIONS,
   OPTION_DUMP_AT,
   OPTION_DUMP,
   OPTION_DETAILS,
@@ -70,6 +71,11 @@ static const struct argp_option option_table[] = {
      "write live, allocated and reserved memory over the events as CSV", GROUP_OUTPUT},
     {"timeline-points", OPTION_TIMELINE_POINTS, "N", 0,
      "at most N points a policy; extremes stay; default: 2000", GROUP_OUTPUT},
+    {"iterations", OPTION_ITERATIONS, "FILE|-", OPTION_ARG_OPTIONAL,
+     "also print what each policy did in each iteration of the recorded run (where the trace says that one "
+     "ended, "
+     "else in each lap), and from which one on nothing but reuse; to FILE as CSV",
+     GROUP_OUTPUT},
     {"dump-at", OPTION_DUMP_AT, "EVENT|peak|oom", 0,
      "also print a map of all memory: after the event of that number (from 0, over all laps), when most "
      "memory "
@@ -177,6 +183,10 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
     case OPTION_CSV:
       options->csv_path = argument;
       return 0;
+    case OPTION_ITERATIONS:
+      options->iterations = options->trace.marks = true;
+      if (argument) options->iterations_path = argument;
+      return 0;
     case OPTION_DUMP_AT:
       parse_dump_at(state, options, argument);
       return 0;
@@ -226,9 +236,10 @@ exit_status replay_options_parse(int argc, char **argv, replay_options *options)
     return EXIT_STATUS_USAGE;
   }
   if (option_is_standard_output(options->json_path) + option_is_standard_output(options->csv_path) +
-          option_is_standard_output(options->timeline_path) >
+          option_is_standard_output(options->timeline_path) +
+          option_is_standard_output(options->iterations_path) >
       1) {
-    program_complain("only one of --json, --csv and --timeline can go to standard output");
+    program_complain("only one of --json, --csv, --timeline and --iterations can go to standard output");
     return EXIT_STATUS_USAGE;
   }
   if (options->dump.moment == REPLAY_DUMP_NEVER && (options->dump_svg_path || options->dump_json_path))

@@ -25,6 +25,8 @@ typedef struct replay_options {
   const char *timeline_path;
   uint64_t timeline_points;
   const char *json_path, *csv_path; /* "-": standard output */
+  bool iterations;
+  const char *iterations_path; /* "-": standard output */
   replay_dump dump;
   const char *dump_svg_path, *dump_json_path;
   char *command;       /* the command line, as it was given */

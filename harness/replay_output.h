@@ -60,6 +60,13 @@ void replay_csv_header(const replay_group *group, FILE *stream);
 /* A row a run; cells without a value are empty. */
 void replay_csv_rows(const replay_group *group, FILE *stream);
 
+/* What each iteration did, if they were told apart. */
+void replay_report_iterations(const replay_group *group, FILE *stream);
+/* Sets "iterations" and what follows from them. */
+void replay_json_iterations(json_t *object, const replay_result *result);
+void replay_iterations_header(FILE *stream);
+void replay_iterations_rows(const replay_group *group, FILE *stream);
+
 /* Maps of memory, of the runs that have one; why there is none of the others. */
 void replay_report_maps(const replay_group *group, bool details, FILE *stream);
 /* The same as an object a run, as a picture a run. Return false when there is no memory. */

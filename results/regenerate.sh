@@ -143,6 +143,78 @@ section_sim() {
     --timeline "$simulated/timeline.csv" --timeline-points 600 >/dev/null || failed=1
 }
 
+# What gmlake does in each iteration of the recorded runs, by rule and option, and from which one on it has settled;
+# other policies beside it. On the simulated H200.
+iterated=(gmlake gmlake:stitching=views gmlake:stitching=eager gmlake:variant=published gmlake:frag_limit=32MiB
+  gmlake:frag_limit=128MiB gmlake:tolerance=16MiB gmlake:chunk=32MiB gmlake:stitch=after_growing gmlake:stitch_count=200
+  gmlake:stitch_bytes=4GiB gmlake:cross_stream=wait aliasheap expandable bfc)
+section_iterations() {
+  local traces run
+  mkdir -p -- "$simulated"
+  run=$(mktemp -d)
+  mapfile -t traces < <(recordings | grep '\.pickle')
+  if ! "$lakebed" replay "${traces[@]}" "${iterated[@]/#/-p}" --driver sim --no-host-timing --quiet \
+    --csv "$run/runs.csv" --iterations="$run/measures.csv" >/dev/null; then
+    say "iterations: failed with status $?"
+    failed=1
+  else
+    { grep '^#' "$run/runs.csv" && printf '# date: %s\n# command: results/regenerate.sh iterations\n' "$(date -u +%F)"; } >"$run/head"
+    { cat "$run/head" && iterations_columns "$run/measures.csv"; } >"$simulated/iterations.csv"
+    { cat "$run/head" && iterations_table "$simulated/iterations.csv"; } >"$simulated/iterations.txt"
+    say "iterations: done"
+  fi
+  rm -rf -- "$run"
+}
+
+# A row an iteration, from one a measure.
+iterations_columns() {
+  awk -F, '
+    BEGIN {
+      count = split("events failed_allocs S1_count S2_count S3_count S4_count S5_count split_count stitch_count stitch_free_count " \
+        "S1_driver_us S2_driver_us S3_driver_us S4_driver_us S5_driver_us split_driver_us stitch_driver_us stitch_free_driver_us " \
+        "driver_calls memory_calls driver_us live_peak_bytes reserved_peak_bytes", measures, " ")
+      printf "trace,policy,iteration"
+      for (i = 1; i <= count; i++) printf ",%s", measures[i]
+      printf "\n"
+    }
+    function flush() {
+      if (key == "") return
+      printf "%s", key
+      for (i = 1; i <= count; i++) printf ",%s", value[measures[i]]
+      printf "\n"
+      delete value
+    }
+    FNR > 1 { if ($1 "," $2 "," $4 != key) { flush(); key = $1 "," $2 "," $4 } value[$5] = $6 }
+    END { flush() }' "$1"
+}
+
+# A row a run: the first iteration from which on there is S1 alone, no driver call for memory; these calls, by iteration.
+iterations_table() {
+  awk -F, '
+    /^#/ { next }
+    !columns { for (i = 1; i <= NF; i++) at[$i] = i; columns = NF; next }
+    {
+      key = $at["policy"] SUBSEP $at["trace"]
+      if (!(key in last)) { order[++rows] = key; exact[key] = quiet[key] = 1; states[key] = $at["S1_count"] != "" }
+      last[key] = $at["iteration"]
+      if ($at["S2_count"] + $at["S3_count"] + $at["S4_count"] + $at["S5_count"] > 0) exact[key] = $at["iteration"] + 1
+      if ($at["memory_calls"] > 0) quiet[key] = $at["iteration"] + 1
+      calls[key] = calls[key] " " $at["memory_calls"]; ms[key] += $at["driver_us"] / 1000
+      if ($at["live_peak_bytes"] > live[key]) live[key] = $at["live_peak_bytes"]
+      if ($at["reserved_peak_bytes"] > held[key]) held[key] = $at["reserved_peak_bytes"]
+    }
+    function from(first, end) { return first > end ? "-" : first }
+    END {
+      format = "%-26s %-42s %11s %8s %8s %12s   %s\n"
+      printf format, "policy", "trace", "utilisation", "S1 only", "no calls", "driver ms", "driver calls for memory in each iteration"
+      for (row = 1; row <= rows; row++) {
+        key = order[row]; split(key, part, SUBSEP)
+        printf format, part[1], part[2], sprintf("%.3f", live[key] / held[key]), states[key] ? from(exact[key], last[key]) : "", \
+          from(quiet[key], last[key]), sprintf("%.0f", ms[key]), calls[key]
+      }
+    }' "$1" | { IFS= read -r head; printf '%s\n' "$head"; sort -s -k1,1; }
+}
+
 # A CSV whose quoted fields, which hold commas, are replaced by a word.
 plain_csv() { sed 's/"[^"]*"/quoted/g' -- "$1"; }
 
@@ -247,7 +319,7 @@ section_figures() {
 }
 
 simulated=$here/sim
-sections=(vmm axes profile access alloc replay verify sim compare headline figures)
+sections=(vmm axes profile access alloc replay verify sim iterations compare headline figures)
 mkdir -p -- "$out" || exit 2
 out=$(cd -- "$out" && pwd)
 (($#)) || set -- "${sections[@]}"

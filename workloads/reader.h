@@ -29,7 +29,12 @@ struct trace {
   void *reader;
   trace_status ended; /* what next returns from now on, TRACE_OK while reading */
   trace_error failure;
+  uint64_t *marks; /* with options.marks */
+  size_t mark_count, mark_capacity;
 };
+
+/* For trace_marks. false: no memory. */
+bool trace_add_mark(trace *opened, uint64_t time_us);
 
 extern const trace_format trace_format_snapshot;
 extern const trace_format trace_format_events;

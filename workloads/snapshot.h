@@ -44,6 +44,11 @@ typedef enum snapshot_word {
   WORD_ACTIVE_PENDING_FREE,
   WORD_ACTIVE_AWAITING_FREE,
   WORD_INACTIVE,
+  WORD_EXTERNAL_ANNOTATIONS,
+  WORD_STAGE,
+  WORD_NAME,
+  WORD_END,
+  WORD_OPTIMIZER_STEP, /* any string that begins so */
   WORD_COUNT
 } snapshot_word;
 
@@ -66,7 +71,9 @@ typedef enum snapshot_role {
   ROLE_SEGMENTS,      /* the list of segments (from here on only when seeding) */
   ROLE_SEGMENT,
   ROLE_BLOCKS,
-  ROLE_BLOCK
+  ROLE_BLOCK,
+  ROLE_ANNOTATIONS, /* the list of external_annotations (only when looking for marks) */
+  ROLE_ANNOTATION
 } snapshot_role;
 
 typedef struct snapshot_item {

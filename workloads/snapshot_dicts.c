@@ -43,6 +43,11 @@ static const char *const words[WORD_COUNT] = {
     [WORD_ACTIVE_PENDING_FREE] = "active_pending_free",
     [WORD_ACTIVE_AWAITING_FREE] = "active_awaiting_free",
     [WORD_INACTIVE] = "inactive",
+    [WORD_EXTERNAL_ANNOTATIONS] = "external_annotations",
+    [WORD_STAGE] = "stage",
+    [WORD_NAME] = "name",
+    [WORD_END] = "END",
+    [WORD_OPTIMIZER_STEP] = "Optimizer.step#",
 };
 
 const char *snapshot_word_text(snapshot_word word) { return words[word]; }
@@ -50,9 +55,9 @@ const char *snapshot_word_text(snapshot_word word) { return words[word]; }
 snapshot_word snapshot_word_of(const uint8_t *bytes, size_t size) {
   /* For each size the words that have it: most strings are none of them, and there are many. */
   static const uint8_t of_size[][4] = {
-      [3] = {WORD_OOM},
-      [4] = {WORD_ADDR, WORD_SIZE},
-      [5] = {WORD_ALLOC, WORD_STATE},
+      [3] = {WORD_OOM, WORD_END},
+      [4] = {WORD_ADDR, WORD_SIZE, WORD_NAME},
+      [5] = {WORD_ALLOC, WORD_STATE, WORD_STAGE},
       [6] = {WORD_ACTION, WORD_STREAM, WORD_BLOCKS, WORD_DEVICE},
       [7] = {WORD_TIME_US, WORD_ADDRESS},
       [8] = {WORD_SEGMENTS, WORD_SNAPSHOT, WORD_INACTIVE},
@@ -62,9 +67,12 @@ snapshot_word snapshot_word_of(const uint8_t *bytes, size_t size) {
       [14] = {WORD_FREE_REQUESTED, WORD_FREE_COMPLETED, WORD_REQUESTED_SIZE},
       [16] = {WORD_ACTIVE_ALLOCATED},
       [19] = {WORD_ACTIVE_PENDING_FREE},
-      [20] = {WORD_ACTIVE_AWAITING_FREE},
+      [20] = {WORD_ACTIVE_AWAITING_FREE, WORD_EXTERNAL_ANNOTATIONS},
   };
-  if (size >= sizeof of_size / sizeof of_size[0]) return WORD_NONE;
+  if (size >= sizeof of_size / sizeof of_size[0]) {
+    const char *step = words[WORD_OPTIMIZER_STEP];
+    return bytes[0] == 'O' && memcmp(step, bytes, strlen(step)) == 0 ? WORD_OPTIMIZER_STEP : WORD_NONE;
+  }
   for (size_t i = 0; i < sizeof of_size[0] && of_size[size][i] != WORD_NONE; i++) {
     const char *text = words[of_size[size][i]];
     if (text[0] == (char)bytes[0] && memcmp(text, bytes, size) == 0) return (snapshot_word)of_size[size][i];
@@ -113,6 +121,7 @@ static trace_status collect(const trace *opened, size_t first, const snapshot_it
       uint32_t role = kind == ITEM_LIST || kind == ITEM_DICT ? snapshot_detail(item) : (uint32_t)ROLE_NONE;
       bool expected = role == ROLE_NONE || (role == ROLE_DEVICE_TRACES && key == WORD_DEVICE_TRACES) ||
                       (role == ROLE_SEGMENTS && key == WORD_SEGMENTS) ||
+                      (role == ROLE_ANNOTATIONS && key == WORD_EXTERNAL_ANNOTATIONS) ||
                       (role == ROLE_BLOCKS && key == WORD_BLOCKS);
       if (kind == ITEM_SEALED || !expected) {
         return trace_fail_offset(error, opened->input.name, item_offset(item, dict),
@@ -284,6 +293,17 @@ static trace_status segment_complete(trace *opened, const fields *f, const snaps
   return TRACE_OK;
 }
 
+/* The end of an optimizer's step on the device asked for. Anything else is none of our business. */
+static trace_status annotation_complete(trace *opened, const fields *f, trace_error *error) {
+  const uint32_t wanted = bit(WORD_STAGE) | bit(WORD_NAME);
+  if ((f->words & wanted) != wanted || f->numbers[WORD_STAGE] != WORD_END ||
+      f->numbers[WORD_NAME] != WORD_OPTIMIZER_STEP || !(f->integers & bit(WORD_TIME_US)))
+    return TRACE_OK;
+  if (f->integers & bit(WORD_DEVICE) && f->numbers[WORD_DEVICE] != opened->options.device) return TRACE_OK;
+  return trace_add_mark(opened, f->numbers[WORD_TIME_US]) ? TRACE_OK
+                                                          : trace_fail_memory(error, opened->input.name);
+}
+
 static trace_status root_complete(const trace *opened, const fields *f, const snapshot_item *dict,
                                   trace_error *error) {
   static const snapshot_word lists[] = {WORD_DEVICE_TRACES, WORD_SEGMENTS};
@@ -308,6 +328,8 @@ trace_status snapshot_dict_complete(trace *opened, size_t first, const snapshot_
       return block_complete(opened, &f, dict, error);
     case ROLE_SEGMENT:
       return segment_complete(opened, &f, dict, error);
+    case ROLE_ANNOTATION:
+      return annotation_complete(opened, &f, error);
     default:
       return root_complete(opened, &f, dict, error);
   }

@@ -63,6 +63,7 @@ static trace_status find_seeds(trace *opened, trace_error *error) {
   if (status != TRACE_END) return status;
   if (!snapshot_seeds_finish(&reader->seeds)) return trace_fail_memory(error, opened->input.name);
   restart(reader);
+  opened->mark_count = 0;
   trace_ledger_clear(&opened->ledger);
   return trace_input_rewind(&opened->input, error);
 }

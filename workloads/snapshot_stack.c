@@ -41,7 +41,8 @@ static inline const snapshot_item *marked_container(const snapshot_reader *reade
 }
 
 /* What a new list is, from the place it is put at. */
-static snapshot_role role_of_new_list(const snapshot_reader *reader) {
+static snapshot_role role_of_new_list(const trace *opened) {
+  const snapshot_reader *reader = opened->reader;
   if (reader->count == 0) return ROLE_NONE;
   const snapshot_item *top = &reader->items[reader->count - 1];
   const snapshot_item *container = marked_container(reader);
@@ -55,6 +56,8 @@ static snapshot_role role_of_new_list(const snapshot_reader *reader) {
     if (role == ROLE_ROOT && word == WORD_DEVICE_TRACES) return ROLE_DEVICE_TRACES;
     if (role == ROLE_ROOT && word == WORD_SEGMENTS && reader->collecting) return ROLE_SEGMENTS;
     if (role == ROLE_SEGMENT && word == WORD_BLOCKS) return ROLE_BLOCKS;
+    if (role == ROLE_ROOT && word == WORD_EXTERNAL_ANNOTATIONS && opened->options.marks)
+      return ROLE_ANNOTATIONS;
     return ROLE_NONE;
   }
   if (top->tag == snapshot_tag(ITEM_LIST, ROLE_DEVICE_TRACES)) return ROLE_TRACE;
@@ -72,6 +75,8 @@ static snapshot_role role_within(const snapshot_item *list) {
       return ROLE_SEGMENT;
     case ROLE_BLOCKS:
       return ROLE_BLOCK;
+    case ROLE_ANNOTATIONS:
+      return ROLE_ANNOTATION;
     default:
       return ROLE_NONE;
   }
@@ -102,7 +107,7 @@ static void push_on(snapshot_reader *reader, uint32_t tag, uint64_t value, uint6
 
 trace_status snapshot_put_list(trace *opened, uint64_t offset, trace_error *error) {
   snapshot_reader *reader = opened->reader;
-  snapshot_role role = role_of_new_list(reader);
+  snapshot_role role = role_of_new_list(opened);
   uint64_t value = 0;
   if (role == ROLE_DEVICE_TRACES) {
     if (reader->device_traces_seen) {
@@ -219,6 +224,8 @@ static const char *role_text(uint32_t role) {
       return "segments";
     case ROLE_BLOCKS:
       return "blocks";
+    case ROLE_ANNOTATIONS:
+      return "external_annotations";
     default:
       return "a list";
   }

@@ -142,6 +142,7 @@ trace_status trace_rewind(trace *opened, trace_error *error) {
   trace_status status = trace_input_rewind(&opened->input, error);
   if (status != TRACE_OK) return status;
   trace_ledger_clear(&opened->ledger);
+  opened->mark_count = 0;
   opened->format->rewound(opened);
   opened->ended = TRACE_OK;
   return TRACE_OK;
@@ -162,6 +163,29 @@ void trace_summary_get(const trace *opened, trace_summary *summary) {
   summary->input_bytes = trace_input_offset(&opened->input);
 }
 
+bool trace_add_mark(trace *opened, uint64_t time_us) {
+  if (opened->mark_count == opened->mark_capacity) {
+    size_t capacity = opened->mark_capacity ? opened->mark_capacity * 2 : 64;
+    uint64_t *marks = realloc(opened->marks, capacity * sizeof *marks);
+    if (!marks) return false;
+    opened->marks = marks;
+    opened->mark_capacity = capacity;
+  }
+  opened->marks[opened->mark_count++] = time_us;
+  return true;
+}
+
+static int compare_marks(const void *left, const void *right) {
+  uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+  return (a > b) - (a < b);
+}
+
+size_t trace_marks(trace *opened, const uint64_t **marks) {
+  if (opened->mark_count > 1) qsort(opened->marks, opened->mark_count, sizeof *opened->marks, compare_marks);
+  *marks = opened->marks;
+  return opened->mark_count;
+}
+
 double trace_progress(const trace *opened) {
   return opened->ended == TRACE_END ? 1.0 : trace_input_progress(&opened->input);
 }
@@ -170,6 +194,7 @@ void trace_close(trace *opened) {
   if (opened == NULL) return;
   if (opened->format != NULL) opened->format->destroy(opened);
   trace_ledger_free(&opened->ledger);
+  free(opened->marks);
   trace_input_close(&opened->input);
   free(opened);
 }

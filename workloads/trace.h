@@ -57,6 +57,7 @@ typedef struct trace_options {
   uint32_t device;         /* device_traces[device] of a snapshot; Device Id of a log that has several */
   bool seed_from_segments; /* begin a snapshot or profile with what was live when its recording began */
   bool free_requests;      /* also deliver TRACE_FREE_REQUESTED */
+  bool marks;              /* also look for the ends of iterations: trace_marks */
 } trace_options;
 
 /* What reading has met so far; complete once TRACE_END has been returned. */
@@ -117,6 +118,11 @@ uint32_t trace_slots(const trace *opened);
 /* The recorded stream behind a dense index (a handle in snapshots). */
 uint64_t trace_stream_recorded(const trace *opened, uint32_t stream);
 void trace_summary_get(const trace *opened, trace_summary *summary);
+/* When the recorded run's iterations ended, in ascending time_us, as far as the trace says: a snapshot does,
+ * by its annotations of optimizer steps. An event later than a mark belongs to the next iteration. Complete
+ * once TRACE_END has been returned; valid until the trace is rewound or closed. Returns how many there are.
+ */
+size_t trace_marks(trace *opened, const uint64_t **marks);
 /* Share of the input consumed so far, 0 to 1, for progress; negative when unknown. */
 double trace_progress(const trace *opened);
 /* Accepts NULL. */

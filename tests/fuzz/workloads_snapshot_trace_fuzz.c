@@ -1,4 +1,4 @@
-/* The snapshot reader over any bytes, with and without seeds, two laps. */
+/* The snapshot reader over any bytes, with and without seeds and marks, two laps. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,5 +11,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   trace_laps(data, size, NULL, &(trace_options){0});
   trace_laps(data, size, NULL,
              &(trace_options){.device = 1, .free_requests = true, .seed_from_segments = true});
+  trace_laps(data, size, NULL, &(trace_options){.marks = true});
   return 0;
 }
