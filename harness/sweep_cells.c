@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "harness/device.h"
 #include "harness/program.h"
@@ -132,6 +133,25 @@ static exit_status hash_file(const char *path, uint64_t *hash) {
   return whole ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
 }
 
+/* Of the files that a description names, such as --config=FILE: they may change. */
+static exit_status hash_named_files(const char *text, uint64_t *hash) {
+  sweep_words words = {0};
+  char message[128];
+  exit_status status =
+      sweep_words_split(&words, text, message, sizeof message) ? EXIT_STATUS_DONE : no_memory();
+  *hash = hash_begin;
+  for (size_t i = 0; i < words.count && status == EXIT_STATUS_DONE; i++) {
+    const char *equals = strrchr(words.items[i], '='), *path = equals ? equals + 1 : words.items[i];
+    struct stat about;
+    uint64_t content;
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode)) continue;
+    status = hash_file(path, &content);
+    *hash = hash_bytes(*hash, &content, sizeof content);
+  }
+  sweep_words_free(&words);
+  return status;
+}
+
 static bool is_built_in(const char *profile) {
   for (const char *const *name = vmm_profile_names(); *name; name++) {
     if (strcmp(*name, profile) == 0) return true;
@@ -207,7 +227,8 @@ exit_status sweep_grid_make_keys(sweep_grid *grid) {
   exit_status status = hash_file("/proc/self/exe", &program);
   for (size_t i = 0; i < grid->source_count && status == EXIT_STATUS_DONE; i++) {
     sweep_source *source = grid->sources[i];
-    if (!source->generated) status = hash_file(source->text, &source->fingerprint);
+    status = source->generated ? hash_named_files(source->text, &source->fingerprint)
+                               : hash_file(source->text, &source->fingerprint);
   }
   profile_hash profile = {0};
   for (size_t i = 0; i < grid->count && status == EXIT_STATUS_DONE; i++) {

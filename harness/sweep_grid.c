@@ -13,6 +13,7 @@
 #include "harness/policy_specs.h"
 #include "harness/program.h"
 #include "harness/sweep_grid_internal.h"
+#include "harness/sweep_source.h"
 #include "harness/timeline.h"
 #include "harness/trace_list.h"
 
@@ -31,6 +32,13 @@ static exit_status no_memory(void) {
 
 static exit_status refuse(const reading *state, const char *what, const char *word, const char *expected) {
   program_complain("%s:%u: %s '%s': expected %s", state->grid->name, state->line, what, word, expected);
+  return EXIT_STATUS_USAGE;
+}
+
+static exit_status expand(const reading *state, const char *word, sweep_words *expanded) {
+  char message[MESSAGE];
+  if (sweep_words_expand(expanded, word, message, sizeof message)) return EXIT_STATUS_DONE;
+  program_complain("%s:%u: %s", state->grid->name, state->line, message);
   return EXIT_STATUS_USAGE;
 }
 
@@ -199,6 +207,30 @@ static exit_status read_check(reading *state, const char *word) {
   return read_choice(state, SWEEP_CHECKS, "check", word, "no", "yes");
 }
 
+/* A description of what is to be made, with everything that stands on the line. */
+static exit_status read_generate(reading *state, const sweep_words *words) {
+  char *line = sweep_words_join(words, 1);
+  sweep_words expanded = {0};
+  exit_status status = EXIT_STATUS_DONE;
+  if (!line) {
+    program_complain("%s:%u: no memory, or a word has a '\"' in it", state->grid->name, state->line);
+    return EXIT_STATUS_USAGE;
+  }
+  status = expand(state, line, &expanded);
+  free(line);
+  for (size_t i = 0; i < expanded.count && status == EXIT_STATUS_DONE; i++) {
+    status = add_source(state, expanded.items[i], true);
+    const sweep_axis *axis = &state->block.axes[SWEEP_SOURCES];
+    if (status != EXIT_STATUS_DONE || sweep_source_can_generate(axis->items[axis->count - 1].source))
+      continue;
+    program_complain("%s:%u: 'generate %s' makes no trace", state->grid->name, state->line,
+                     expanded.items[i]);
+    status = EXIT_STATUS_USAGE;
+  }
+  sweep_words_free(&expanded);
+  return status;
+}
+
 /* ---- blocks ---- */
 
 /* What a block does not say. */
@@ -258,8 +290,8 @@ static const struct keyword {
                 {NULL, NULL}};
 
 static exit_status refuse_keyword(const reading *state, const char *word) {
-  const char *names[sizeof keywords / sizeof *keywords + 1] = {"also"};
-  for (size_t i = 0; keywords[i].name; i++) names[i + 1] = keywords[i].name;
+  const char *names[sizeof keywords / sizeof *keywords + 2] = {"also", "generate"};
+  for (size_t i = 0; keywords[i].name; i++) names[i + 2] = keywords[i].name;
   const char *nearest = policy_nearest_word(word, names);
   char valid[256] = "";
   for (size_t i = 0; names[i]; i++) {
@@ -271,21 +303,16 @@ static exit_status refuse_keyword(const reading *state, const char *word) {
   return EXIT_STATUS_USAGE;
 }
 
-static exit_status expand(const reading *state, const char *word, sweep_words *expanded) {
-  char message[MESSAGE];
-  if (sweep_words_expand(expanded, word, message, sizeof message)) return EXIT_STATUS_DONE;
-  program_complain("%s:%u: %s", state->grid->name, state->line, message);
-  return EXIT_STATUS_USAGE;
-}
-
 static exit_status read_setting(reading *state, const sweep_words *words) {
   const struct keyword *keyword = keywords;
   while (keyword->name && strcmp(keyword->name, words->items[0]) != 0) keyword++;
-  if (!keyword->name) return refuse_keyword(state, words->items[0]);
+  bool generates = strcmp(words->items[0], "generate") == 0;
+  if (!keyword->name && !generates) return refuse_keyword(state, words->items[0]);
   if (words->count == 1) {
-    program_complain("%s:%u: '%s' has no value", state->grid->name, state->line, keyword->name);
+    program_complain("%s:%u: '%s' has no value", state->grid->name, state->line, words->items[0]);
     return EXIT_STATUS_USAGE;
   }
+  if (generates) return read_generate(state, words);
   sweep_words expanded = {0};
   exit_status status = EXIT_STATUS_DONE;
   for (size_t i = 1; i < words->count && status == EXIT_STATUS_DONE; i++)

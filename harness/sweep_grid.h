@@ -12,10 +12,10 @@ enum { SWEEP_KEY_TEXT = 17 };
 
 /* What is replayed. Cells that replay the same have the same source. */
 typedef struct sweep_source {
-  char *text; /* a path, or what is generated: "finetune model=opt-1.3b strategy=LR" */
+  char *text; /* a path, or what is generated: "finetune --model opt-1.3b --strategy LR" */
   bool generated;
   unsigned line;        /* of the grid file */
-  uint64_t fingerprint; /* of the file's bytes */
+  uint64_t fingerprint; /* of the file's bytes, or of those that the description names */
 } sweep_source;
 
 /* One replay. */

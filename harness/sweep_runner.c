@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "harness/replay_output.h"
+#include "harness/sweep_source.h"
 
 /* What is not in a result that never came to be. */
 static json_t *describe(const sweep_cell *cell) {
@@ -73,7 +74,7 @@ static trace_status open_source(sweep_runner *runner, const sweep_cell *cell, tr
   sweep_runner_close(runner);
   const trace_options options = {.seed_from_segments = cell->seed_from_segments,
                                  .free_requests = cell->frees_requested};
-  trace_status status = event_source_open(cell->source->text, &options, &runner->events, error);
+  trace_status status = sweep_source_open(cell->source, &options, &runner->events, error);
   if (status != TRACE_OK) return status;
   runner->source = cell->source;
   runner->seeded = cell->seed_from_segments;

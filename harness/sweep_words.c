@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char blanks[] = " \t\r\n\f\v";
+
 bool sweep_words_add(sweep_words *words, const char *text, size_t length) {
   /* Grows when the count is a power of two. */
   if ((words->count & (words->count - 1)) == 0) {
@@ -33,7 +35,6 @@ static bool no_memory(char *message, size_t message_size) {
 }
 
 bool sweep_words_split(sweep_words *words, const char *line, char *message, size_t message_size) {
-  static const char blanks[] = " \t\r\n\f\v";
   for (line += strspn(line, blanks); *line && *line != '#'; line += strspn(line, blanks)) {
     bool quoted = *line == '"';
     if (quoted) line++;
@@ -89,4 +90,20 @@ bool sweep_words_expand(sweep_words *words, const char *text, char *message, siz
     begin = end + 1;
   }
   return expanded;
+}
+
+char *sweep_words_join(const sweep_words *words, size_t first) {
+  size_t size = 1;
+  for (size_t i = first; i < words->count; i++) size += strlen(words->items[i]) + 3;
+  char *line = malloc(size), *end = line;
+  for (size_t i = first; line && i < words->count; i++) {
+    const char *word = words->items[i];
+    if (strchr(word, '"')) {
+      free(line);
+      return NULL;
+    }
+    bool quoted = !*word || strpbrk(word, blanks) || *word == '#';
+    end += sprintf(end, quoted ? "%s\"%s\"" : "%s%s", i > first ? " " : "", word);
+  }
+  return line;
 }

@@ -22,6 +22,9 @@ bool sweep_words_split(sweep_words *words, const char *line, char *message, size
  * give all combinations, the last one changing fastest; groups may be nested. On failure (a brace without
  * its partner, more than SWEEP_WORDS_LIMIT words, no memory) says why. O(length of what is appended). */
 bool sweep_words_expand(sweep_words *words, const char *text, char *message, size_t message_size);
+/* The words from the first-th on as a line that splits into them again, to be freed. NULL: no memory, or a
+ * word has a quote in it. */
+char *sweep_words_join(const sweep_words *words, size_t first);
 void sweep_words_free(sweep_words *words);
 
 #endif

@@ -142,6 +142,9 @@ static const struct {
     {"trace edge\nfrees never\n", "grid:2: frees 'never': expected completed or requested"},
     {"trace edge\ncheck maybe\n", "grid:2: check 'maybe': expected no or yes"},
     {"trace edge\ntimeline 3\n", "grid:2: timeline '3'"},
+    {"generate finetune -m opt-1.4b\n", "grid:1: 'generate finetune -m opt-1.4b' makes no trace"},
+    {"generate finetune -m opt-1.4b\n", "did you mean opt-1.3b?"},
+    {"generate nothing\n", "grid:1: 'generate nothing' makes no trace"},
     {"trace edge\npolicy {bfc\n", "grid:2: '{bfc': a '{' without its partner"},
     {"trace \"edge\n", "grid:1: a closing '\"' is missing"},
     {"trace nowhere\n", "grid:1: trace 'nowhere': No such file"},
@@ -236,6 +239,40 @@ START_TEST(a_cell_is_what_replay_gives) {
   free(text);
   remove_folder(folder);
   free(folder);
+  free(grid);
+}
+END_TEST
+
+START_TEST(traces_are_made_for_a_sweep) {
+  char *grid = write_test_file(
+      "grid", "generate finetune --model opt-1.3b -S {N,LR} -b 4 -i 2 # small\npolicy bfc native\n");
+  char *one = fresh_folder("one"), *two = fresh_folder("two"), *made = test_path("made.txt");
+  program_run run = run_expecting(EXIT_STATUS_DONE, "sweep", grid, "-o", one, "--jobs", "1", "--quiet");
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_DONE, "sweep", grid, "-o", two, "--jobs", "4", "--quiet");
+  program_run_free(&run);
+  assert_same_results(one, two);
+  char *text = read_in(one, "results.json");
+  json_t *cells = json_loads(text, 0, NULL), *cell = json_array_get(cells, 2);
+  ck_assert_uint_eq(json_array_size(cells), 4);
+  ck_assert_str_eq(json_string_value(json_object_get(cell, "trace")),
+                   "finetune --model opt-1.3b -S LR -b 4 -i 2");
+  run = run_expecting(EXIT_STATUS_DONE, "trace", "generate", "finetune", "--model", "opt-1.3b", "-S", "LR",
+                      "-b", "4", "-i", "2", made);
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_DONE, "replay", made, "-p", "bfc", "--quiet", "--json", "-");
+  json_t *replayed = parse_output(&run);
+  ck_assert(json_number(json_array_get(replayed, 0), "reserved_peak_bytes") ==
+            json_number(cell, "reserved_peak_bytes"));
+  json_decref(replayed);
+  json_decref(cells);
+  program_run_free(&run);
+  free(text);
+  remove_folder(one);
+  remove_folder(two);
+  free(made);
+  free(one);
+  free(two);
   free(grid);
 }
 END_TEST
@@ -511,6 +548,7 @@ static Suite *sweep_suite(void) {
   cases = tcase_create("sweeps");
   tcase_add_test(cases, results_do_not_depend_on_how_cells_are_run);
   tcase_add_test(cases, a_cell_is_what_replay_gives);
+  tcase_add_test(cases, traces_are_made_for_a_sweep);
   tcase_add_test(cases, a_grid_that_grows_runs_what_is_new);
   tcase_add_test(cases, a_kill_loses_nothing_and_runs_nothing_twice);
   tcase_add_test(cases, half_a_line_does_not_count);
