@@ -103,14 +103,15 @@ exit_status generate_run(const generate_target *target, generate_call *call, con
   }
   if (status != TRACE_OK) {
     program_complain("%s", error.message);
-    return status == TRACE_NO_MEMORY ? EXIT_STATUS_OUT_OF_MEMORY : EXIT_STATUS_USAGE;
+    return status == TRACE_NO_MEMORY ? EXIT_STATUS_CHECK_FAILED : EXIT_STATUS_USAGE;
   }
-  if (!target->quiet && !option_is_standard_output(target->output)) {
+  if (!target->quiet) {
     char events[UNITS_TEXT], allocations[UNITS_TEXT], peak[UNITS_TEXT];
     units_count(counted.events, events);
     units_count(counted.allocations, allocations);
     units_bytes(counted.peak_bytes, peak);
-    printf("%s: %s events, %s allocations, peak live %s\n", target->output, events, allocations, peak);
+    fprintf(stderr, "%s: %s events, %s allocations, peak live %s\n", target->output, events, allocations,
+            peak);
   }
   return EXIT_STATUS_DONE;
 }

@@ -19,7 +19,7 @@ static const program_command commands[] = {
      command_oom},
     {"sweep", "replay whole grids of traces, policies and devices, resumable, on all cores or on Slurm",
      command_sweep},
-    {"trace", "look into traces, convert and make them", command_trace},
+    {"trace", "look into traces, convert, compare and make them", command_trace},
     {"policies", "list the allocator policies, or one with its options", command_policies},
     {"bench", "measure what memory calls, stitched memory and allocators cost", command_bench},
     {"doctor", "say what works on this machine and what is missing", command_doctor},

@@ -30,6 +30,7 @@ exit_status command_sweep(int argc, char **argv);
 exit_status command_trace(int argc, char **argv);
 exit_status command_trace_info(int argc, char **argv);
 exit_status command_trace_convert(int argc, char **argv);
+exit_status command_trace_compare(int argc, char **argv);
 exit_status command_trace_generate(int argc, char **argv);
 exit_status command_policies(int argc, char **argv);
 exit_status command_doctor(int argc, char **argv);
