@@ -200,9 +200,7 @@ eager_node *eager_record(eager *machine, eager_backward_function *backward, cons
   for (unsigned i = 0; i < count; i++) wanted = wanted || eager_wanted(machine, inputs[i]);
   if (!wanted) return NULL;
   if (machine->recomputing) {
-    eager_node *again = &machine->nodes[machine->cursor++];
-    again->saved_count = 0;
-    return again;
+    return &machine->nodes[machine->cursor++];
   }
   if (!grow(machine, (void **)&machine->nodes, machine->node_count, &machine->node_capacity,
             sizeof *machine->nodes))
@@ -217,21 +215,21 @@ eager_node *eager_record(eager *machine, eager_backward_function *backward, cons
 
 void eager_save(eager *machine, eager_node *node, uint32_t index) {
   if (!node || index == 0) return;
-  if (machine->recording && !machine->recomputing) {
-    node->saved_count = 1; /* that there is something; what, is for the second run */
+  if (machine->recording) {
+    node->expected++; /* what it is, is for the second run */
     return;
   }
   eager_hold(machine, index);
   node->saved[node->saved_count++] = index;
+  if (!machine->recomputing || node->saved_count < node->expected) return;
+  uint32_t last = machine->segments[machine->recomputing].last_saving;
+  if (node == &machine->nodes[last]) machine->stopped = true;
 }
 
 void eager_made(eager *machine, eager_node *node, eager_tensor *tensor) {
   if (!node) return;
-  uint32_t index = (uint32_t)(node - machine->nodes);
-  tensor->node = index;
+  tensor->node = (uint32_t)(node - machine->nodes);
   tensor->part = tensor->parameter = 0;
-  if (machine->recomputing && index == machine->segments[machine->recomputing].last_saving)
-    machine->stopped = true;
 }
 
 eager_gradient eager_pass(eager *machine, eager_gradient incoming, bool view) {
@@ -259,7 +257,7 @@ eager_tensor eager_checkpoint(eager *machine, eager_forward_function *forward, v
   segment *made = &machine->segments[number];
   made->end = machine->node_count;
   for (uint32_t i = made->first; i < made->end; i++)
-    if (machine->nodes[i].saved_count > 0) made->last_saving = i;
+    if (machine->nodes[i].expected > 0) made->last_saving = i;
   return output;
 }
 
@@ -316,7 +314,7 @@ static void release_saved(eager *machine, eager_node *node) {
 static void execute(eager *machine, uint32_t index) {
   eager_node *node = &machine->nodes[index];
   uint32_t number = node->segment;
-  if (number && node->saved_count > 0 && !machine->segments[number].recomputed) recompute(machine, number);
+  if (node->expected > 0 && !machine->segments[number].recomputed) recompute(machine, number);
   eager_gradient outgoing[EAGER_INPUTS] = {{0}};
   node->backward(machine, node, node->gradients[0], outgoing);
   /* What a checkpoint recomputed is handed out once, and dies inside of the operation. */

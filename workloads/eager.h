@@ -51,7 +51,7 @@ struct eager_node {
   eager_tensor inputs[EAGER_INPUTS]; /* node or parameter where the gradient goes; storage is not held */
   unsigned input_count;
   uint32_t saved[EAGER_SAVED];
-  unsigned saved_count;
+  unsigned saved_count, expected; /* how many it has; of a checkpoint's: how many it will have */
   bool checkpointed;
   uint32_t segment; /* of a checkpoint; 0: none */
   uint64_t numbers[EAGER_NUMBERS];
@@ -101,7 +101,8 @@ eager_tensor eager_use(uint32_t parameter); /* as an input */
 bool eager_wanted(const eager *machine, eager_tensor tensor);
 
 /* Remembers an operation if one of its inputs wants a gradient; else NULL, which eager_save and eager_made
- * accept. Call after the operation's allocations. Valid until the next record. */
+ * accept. Valid until the next record. What an operation saves of its inputs it saves before it
+ * allocates: a recomputation ends with the last thing saved. */
 eager_node *eager_record(eager *machine, eager_backward_function *backward, const eager_tensor *inputs,
                          unsigned count);
 void eager_save(eager *machine, eager_node *node, uint32_t storage);

@@ -1,7 +1,7 @@
 /* Attention and rotary positions. */
 #include "workloads/eager_ops.h"
 
-enum { ALIGNMENT = 256 /* of cuDNN's workspaces */ };
+enum { WORKSPACE = 256 /* bytes that cuDNN always asks for */ };
 
 /* numbers: elements of q, of k and v each, workspace bytes. */
 static void attention_backward(eager *machine, const eager_node *node, eager_gradient incoming,
@@ -19,13 +19,13 @@ eager_tensor eager_attention(eager *machine, eager_tensor query, eager_tensor ke
   uint32_t seed = eager_allocate(machine, 8), offset = eager_allocate(machine, 8);
   eager_tensor output = eager_new(machine, rows * shape.head_size * eager_element(machine));
   uint32_t sums = eager_allocate(machine, rows * 4);
-  eager_workspace(machine, ALIGNMENT);
+  eager_workspace(machine, WORKSPACE);
   const eager_tensor inputs[] = {query, key, value};
   eager_node *node = eager_record(machine, attention_backward, inputs, 3);
   if (node) {
     node->numbers[0] = rows * shape.head_size;
     node->numbers[1] = shape.batch * shape.key_value_heads * shape.tokens * shape.head_size;
-    node->numbers[2] = (rows * (shape.head_size + 1) * 4 + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT + ALIGNMENT;
+    node->numbers[2] = rows * (shape.head_size + 1) * 4 + WORKSPACE;
   }
   eager_save(machine, node, seed);
   eager_save(machine, node, offset);

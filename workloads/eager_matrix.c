@@ -43,11 +43,8 @@ void eager_column_sum_workspaces(uint64_t rows, uint64_t columns, uint64_t *part
 /* The workspaces of the thread that runs, once. */
 static void take_handle(eager *machine, eager_handles *handles, bool lt) {
   bool thread = eager_in_backward(machine);
-  if (!handles->blas[thread]) eager_allocate(machine, BLAS_WORKSPACE);
-  handles->blas[thread] = true;
-  if (!lt) return;
-  if (!handles->lt[thread]) eager_allocate(machine, LT_WORKSPACE);
-  handles->lt[thread] = true;
+  if (!handles->blas[thread]) handles->blas[thread] = eager_allocate(machine, BLAS_WORKSPACE) != 0;
+  if (lt && !handles->lt[thread]) handles->lt[thread] = eager_allocate(machine, LT_WORKSPACE) != 0;
 }
 
 /* numbers: rows, in, out, folded. Inputs: input, weight, bias. With a bias (addmm) the gradient of the input
@@ -76,8 +73,6 @@ static void linear_backward(eager *machine, const eager_node *node, eager_gradie
 
 eager_tensor eager_linear(eager *machine, eager_handles *handles, eager_tensor input, uint32_t weight,
                           uint32_t bias, eager_linear_shape shape) {
-  eager_tensor output = eager_new(machine, shape.rows * shape.out * eager_element(machine));
-  take_handle(machine, handles, bias != 0);
   const eager_tensor inputs[] = {input, eager_use(weight), eager_use(bias)};
   eager_node *node = eager_record(machine, linear_backward, inputs, bias ? 3 : 2);
   if (node) {
@@ -88,21 +83,28 @@ eager_tensor eager_linear(eager *machine, eager_handles *handles, eager_tensor i
     node->context = handles;
   }
   if (eager_wanted(machine, eager_use(weight))) eager_save(machine, node, input.storage);
+  eager_tensor output = eager_new(machine, shape.rows * shape.out * eager_element(machine));
+  take_handle(machine, handles, bias != 0);
   eager_made(machine, node, &output);
   return output;
 }
 
-/* numbers: tokens, rows and columns of the table. Sorts the indices, then sums runs of equal ones
- * (native/cuda/EmbeddingBackwardKernel.cu, with CUB's workspaces). */
+/* numbers: tokens, rows and columns of the table. Few indices are summed in one kernel; many are sorted
+ * first, and then runs of equal ones summed (native/cuda/Embedding.cu, EmbeddingBackwardKernel.cu, with CUB's
+ * workspaces). */
 static void embedding_backward(eager *machine, const eager_node *node, eager_gradient incoming,
                                eager_gradient outgoing[EAGER_INPUTS]) {
-  enum { SORT_EXTRA = 18943, SCAN_BYTES = 1279, ROWS_A_THREAD = 10 };
+  enum { FEW = 3072, SORT_EXTRA = 16895, SCAN_BYTES = 1279, ROWS_A_THREAD = 10 };
   (void)incoming;
   uint64_t tokens = node->numbers[0], rows = node->numbers[1], columns = node->numbers[2];
+  if (tokens <= FEW) {
+    outgoing[1] = eager_gradient_new(machine, rows * columns * eager_element(machine), true);
+    return;
+  }
   uint64_t index_bytes = tokens * 8, runs = smaller(tokens, rows), parts = tokens / ROWS_A_THREAD + runs;
   uint32_t sorted = eager_allocate(machine, index_bytes), origins = eager_allocate(machine, index_bytes);
   uint32_t range = eager_allocate(machine, index_bytes);
-  eager_workspace(machine, 2 * index_bytes + SORT_EXTRA);
+  eager_workspace(machine, 2 * index_bytes + tokens / 4 + SORT_EXTRA);
   eager_release(machine, range);
   outgoing[1] = eager_gradient_new(machine, rows * columns * eager_element(machine), true);
   uint32_t offsets = eager_allocate(machine, index_bytes), count = eager_allocate(machine, 8);

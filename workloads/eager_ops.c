@@ -29,10 +29,10 @@ static void pass_gradient(eager *machine, const eager_node *node, eager_gradient
 /* The output of an operation, and its node with numbers[0]. */
 static eager_tensor single(eager *machine, eager_backward_function *backward, eager_tensor input,
                            uint64_t elements, bool save_input, bool save_output) {
-  eager_tensor output = eager_new(machine, elements * eager_element(machine));
   eager_node *node = eager_record(machine, backward, &input, 1);
   if (node) node->numbers[0] = elements;
   if (save_input) eager_save(machine, node, input.storage);
+  eager_tensor output = eager_new(machine, elements * eager_element(machine));
   if (save_output) eager_save(machine, node, output.storage);
   eager_made(machine, node, &output);
   return output;
@@ -107,20 +107,31 @@ static void multiply_backward(eager *machine, const eager_node *node, eager_grad
 }
 
 eager_tensor eager_multiply(eager *machine, eager_tensor left, eager_tensor right, uint64_t elements) {
-  eager_tensor output = eager_new(machine, elements * eager_element(machine));
   const eager_tensor inputs[] = {left, right};
   eager_node *node = eager_record(machine, multiply_backward, inputs, 2);
   if (node) node->numbers[0] = elements;
   if (eager_wanted(machine, right)) eager_save(machine, node, left.storage);
   if (eager_wanted(machine, left)) eager_save(machine, node, right.storage);
+  eager_tensor output = eager_new(machine, elements * eager_element(machine));
   eager_made(machine, node, &output);
   return output;
+}
+
+/* numbers: elements. d(x^3) = grad * (3 * x^2): two temporaries. */
+static void cube_backward(eager *machine, const eager_node *node, eager_gradient incoming,
+                          eager_gradient outgoing[EAGER_INPUTS]) {
+  (void)incoming;
+  uint64_t bytes = node->numbers[0] * eager_element(machine);
+  uint32_t square = eager_allocate(machine, bytes), factor = eager_allocate(machine, bytes);
+  outgoing[0] = wanted_new(machine, node, 0, node->numbers[0]);
+  eager_release(machine, factor);
+  eager_release(machine, square);
 }
 
 eager_tensor eager_gelu_by_parts(eager *machine, eager_tensor input, uint64_t elements) {
   /* 0.5 x (1 + tanh(a (x + b x^3))) */
   eager_tensor half = eager_scale(machine, input, elements);
-  eager_tensor inner = eager_activation(machine, input, elements); /* x^3 */
+  eager_tensor inner = single(machine, cube_backward, input, elements, true, false);
   eager_replace(machine, &inner, eager_scale(machine, inner, elements));
   eager_replace(machine, &inner, eager_add(machine, input, inner, elements));
   eager_replace(machine, &inner, eager_scale(machine, inner, elements));
@@ -146,8 +157,6 @@ static void layer_norm_backward(eager *machine, const eager_node *node, eager_gr
 
 eager_tensor eager_layer_norm(eager *machine, eager_tensor input, uint32_t weight, uint32_t bias,
                               uint64_t rows, uint64_t columns) {
-  eager_tensor output = eager_new(machine, rows * columns * eager_element(machine));
-  uint32_t mean = eager_allocate(machine, rows * 4), deviation = eager_allocate(machine, rows * 4);
   const eager_tensor inputs[] = {input, eager_use(weight), eager_use(bias)};
   eager_node *node = eager_record(machine, layer_norm_backward, inputs, 3);
   if (node) {
@@ -155,6 +164,8 @@ eager_tensor eager_layer_norm(eager *machine, eager_tensor input, uint32_t weigh
     node->numbers[1] = columns;
   }
   eager_save(machine, node, input.storage);
+  eager_tensor output = eager_new(machine, rows * columns * eager_element(machine));
+  uint32_t mean = eager_allocate(machine, rows * 4), deviation = eager_allocate(machine, rows * 4);
   eager_save(machine, node, mean);
   eager_save(machine, node, deviation);
   eager_made(machine, node, &output);

@@ -60,7 +60,8 @@ typedef struct sharding_adamw {
 } sharding_adamw;
 /* False: no memory. */
 bool sharding_adamw_add(sharding_adamw *adamw, uint64_t bytes);
-void sharding_adamw_step(sharding_adamw *adamw, eager *machine);
+/* sharded: the gradients' norms are of shards. */
+void sharding_adamw_step(sharding_adamw *adamw, eager *machine, bool sharded);
 void sharding_adamw_free(sharding_adamw *adamw);
 
 #endif

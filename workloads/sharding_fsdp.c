@@ -51,10 +51,11 @@ static uint32_t gather(fsdp *self, uint32_t unit) {
   return buffer;
 }
 
-/* Pointers and sizes for the kernel that copies many pieces at once. */
-static uint64_t pieces_bytes(const sharding_unit *unit) {
-  enum { BLOCKS = 32768, PIECE = 64 };
-  return BLOCKS + (uint64_t)(unit->end - unit->first) * PIECE;
+/* Pointers and sizes for the kernel that copies many pieces at once; about what an H200's 132 multiprocessors
+ * get. */
+static uint64_t pieces_bytes(const fsdp *self, const sharding_unit *unit) {
+  enum { BLOCKS = 132608, PIECE = 37 };
+  return BLOCKS / self->base.options->world + (uint64_t)(unit->end - unit->first) * PIECE;
 }
 
 static void copy_out(fsdp *self, uint32_t unit) {
@@ -62,7 +63,7 @@ static void copy_out(fsdp *self, uint32_t unit) {
   const sharding_unit *about = &self->base.units[unit];
   for (uint32_t p = about->first; p < about->end; p++)
     self->gathered[p] = eager_allocate(machine, whole_bytes(self, p));
-  eager_workspace(machine, pieces_bytes(about));
+  eager_workspace(machine, pieces_bytes(self, about));
   self->is_gathered[unit] = true;
 }
 
@@ -109,7 +110,7 @@ static void before_backward(eager *machine, void *context, uint32_t unit) {
 
 /* The unit's gradients are packed, let go and reduced. */
 static void reduce(fsdp *self, uint32_t unit) {
-  enum { PIECE = 48, HEAD = 24, BYTES_A_BLOCK = 1024 };
+  enum { PIECE = 48, HEAD = 24, BYTES_A_BLOCK = 256 };
   eager *machine = self->base.machine;
   const sharding_unit *about = &self->base.units[unit];
   uint64_t bytes = 0, pieces = 0;
@@ -123,7 +124,7 @@ static void reduce(fsdp *self, uint32_t unit) {
   if (pieces == 0) return;
   eager_release(machine, self->packed);
   self->packed = eager_allocate(machine, bytes);
-  eager_workspace(machine, bytes / BYTES_A_BLOCK + pieces * PIECE + HEAD);
+  eager_workspace(machine, bytes / self->base.options->world / BYTES_A_BLOCK + pieces * PIECE + HEAD);
   for (uint32_t p = about->first; p < last; p++) {
     eager_release(machine, eager_parameter_at(machine, p)->gradient);
     eager_parameter_at(machine, p)->gradient = 0;
@@ -156,13 +157,21 @@ static void end_backward(sharding *base) {
 static void begin(sharding *base) {
   fsdp *self = (fsdp *)base;
   if (base->options->offload) return;
-  for (uint32_t u = 0; u < base->unit_count; u++)
-    for (uint32_t p = base->units[u].first; p < base->units[u].end; p++)
-      eager_allocate(base->machine, shard_bytes(self, p));
+  uint32_t first = base->units[0].first, kept = 0;
+  for (uint32_t u = 0; u < base->unit_count; u++) {
+    for (uint32_t p = base->units[u].first; p < base->units[u].end; p++) {
+      uint32_t shard = eager_allocate(base->machine, shard_bytes(self, p));
+      if (p == first) kept = shard;
+    }
+  }
+  if (!base->options->model.tied_embeddings) return;
+  /* to_empty meets a tied weight once more, at the output projection. */
+  eager_allocate(base->machine, shard_bytes(self, first));
+  eager_release(base->machine, kept);
 }
 
 static void step(sharding *base) {
-  if (!base->options->offload) sharding_adamw_step(&((fsdp *)base)->adamw, base->machine);
+  if (!base->options->offload) sharding_adamw_step(&((fsdp *)base)->adamw, base->machine, true);
 }
 
 static void zero_grad(sharding *base) {

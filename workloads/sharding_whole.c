@@ -24,7 +24,7 @@ static void begin(sharding *base) {
 static void step(sharding *base) {
   whole *self = (whole *)base;
   if (!base->options->offload) {
-    sharding_adamw_step(&self->adamw, base->machine);
+    sharding_adamw_step(&self->adamw, base->machine, false);
     return;
   }
   uint32_t before = 0;
