@@ -248,6 +248,181 @@ section_headline() {
   done
 }
 
+# ---- gmlake: what its limits and variants do ----
+
+# The header of a CSV, without its column names.
+provenance_of() { grep '^# ' -- "$1"; }
+
+# One table with a row a trace and a column a policy, in the order in which they were replayed: wide_table CSV COLUMN DIVISOR FORMAT LABEL...
+# Then the mean and the extreme over the recordings of training runs.
+wide_table() {
+  local csv=$1 column=$2 divisor=$3 format=$4
+  shift 4
+  awk -F, -v labels="$*" -v column="$column" -v divisor="$divisor" -v format="$format" '
+    function cells(row, i) { for (i = 1; i <= count; i++) printf format, row[i]; printf "\n" }
+    /^#/ { next }
+    !columns { for (i = 1; i <= NF; i++) at[$i] = i; columns = NF; count = split(labels, label, " "); next }
+    {
+      if ($at["trace"] != trace) { trace = $at["trace"]; name[++traces] = trace; place = 0 }
+      value[traces, ++place] = $at[column] / divisor
+    }
+    END {
+      printf "%-40s", "trace"
+      for (i = 1; i <= count; i++) printf "%11s", label[i]
+      printf "\n"
+      for (t = 1; t <= traces; t++) {
+        shown = name[t]
+        sub(/\.xz$/, "", shown); sub(/\.(pickle|txt)$/, "", shown)
+        printf "%-40s", shown
+        for (i = 1; i <= count; i++) {
+          row[i] = value[t, i]
+          if (name[t] !~ /\.pickle/) continue
+          sum[i] += row[i]
+          if (!recordings || row[i] < least[i]) least[i] = row[i]
+          if (!recordings || row[i] > most[i]) most[i] = row[i]
+        }
+        recordings += name[t] ~ /\.pickle/
+        cells(row)
+      }
+      if (!recordings) exit
+      for (i = 1; i <= count; i++) mean[i] = sum[i] / recordings
+      printf "%-40s", "mean of " recordings " recordings"; cells(mean)
+      printf "%-40s", "least"; cells(least)
+      printf "%-40s", "most"; cells(most)
+    }' <(plain_csv "$csv")
+}
+
+# On how many traces each policy reserves more than the first one.
+more_than_first() {
+  local csv=$1
+  shift
+  awk -F, -v labels="$*" '
+    /^#/ { next }
+    !columns { for (i = 1; i <= NF; i++) at[$i] = i; columns = NF; count = split(labels, label, " "); next }
+    {
+      if ($at["trace"] != trace) { trace = $at["trace"]; place = 0; recordings += trace ~ /\.pickle/; traces++; first = $at["reserved_peak_bytes"] + 0 }
+      place++
+      if ($at["reserved_peak_bytes"] + 0 > first) { if (trace ~ /\.pickle/) more[place]++; all[place]++ }
+    }
+    END {
+      printf "%-40s", "of " recordings " recordings"
+      for (i = 1; i <= count; i++) printf "%11d", more[i]
+      printf "\n%-40s", "of all " traces " traces"
+      for (i = 1; i <= count; i++) printf "%11d", all[i]
+      printf "\n"
+    }' <(plain_csv "$csv")
+}
+
+# gmlake_replay FOLDER NAME POLICIES OPTION...: the CSV.
+gmlake_replay() {
+  local folder=$1 name=$2 policies=$3 begin=$SECONDS traces
+  shift 3
+  mapfile -t traces < <(recordings)
+  if (cd -- "$folder" && "$lakebed" replay "${traces[@]}" -p "$policies" "$@" --quiet --csv "$name.csv" >/dev/null); then
+    say "$name: $((SECONDS - begin)) s"
+  else
+    say "$name: failed with status $?"
+    failed=1
+    return 1
+  fi
+}
+
+fragmentation_limits=(2 4 8 16 32 64 128 256 512) # MiB
+
+limits_into() {
+  local folder=$1 list=bfc,gmlake:variant=published labels=(bfc published) limit csv=$1/gmlake_frag_limit.csv
+  shift
+  for limit in "${fragmentation_limits[@]}"; do
+    list+=",gmlake:frag_limit=${limit}MiB"
+    labels+=("${limit}MiB")
+  done
+  gmlake_replay "$folder" gmlake_frag_limit "$list" "$@" || return
+  {
+    provenance_of "$csv"
+    printf '\n# Utilisation: live peak / reserved peak\n'
+    wide_table "$csv" utilization 1 '%11.4f' "${labels[@]}"
+    printf '\n# Driver time in ms\n'
+    wide_table "$csv" driver_us 1000 '%11.1f' "${labels[@]}"
+    printf '\n# Traces on which more is reserved than by bfc\n'
+    more_than_first "$csv" "${labels[@]}"
+  } >"$folder/gmlake_frag_limit.txt"
+}
+
+# What the authors' code did (tests/golden/gmlake_published_h200.jsonl) beside variant=published and the paper's
+# rules, a row for each trace and request limit.
+published_table() {
+  printf '%-40s %6s %12s %12s %9s %9s %9s %9s %9s %9s %9s\n' trace limit authors published ratio gmlake ratio authors published gmlake ratio
+  printf '%-40s %6s %12s %12s %9s %9s %9s %9s %9s %9s %9s\n' '' MiB MiB MiB '' MiB '' ms ms ms ''
+  awk -F, '
+    FNR == NR {
+      line = $0
+      match(line, /"trace": "[^"]*"/); trace = substr(line, RSTART + 10, RLENGTH - 11)
+      match(line, /"request_limit": [0-9]+/); limit = substr(line, RSTART + 17, RLENGTH - 17) / 1048576
+      match(line, /"peak_reserved": [0-9]+/); reserved[trace, limit] = substr(line, RSTART + 17, RLENGTH - 17) + 0
+      match(line, /"driver_us": [0-9.]+/); us[trace, limit] = substr(line, RSTART + 13, RLENGTH - 13) + 0
+      next
+    }
+    /^#/ { next }
+    !columns { for (i = 1; i <= NF; i++) at[$i] = i; columns = NF; next }
+    {
+      name = $at["trace"]; recording = name ~ /\.pickle/
+      sub(/\.xz$/, "", name); sub(/\.(pickle|txt)$/, "", name)
+      place = name == before ? place + 1 : 1
+      before = name
+      if (place == 2) { ours = $at["reserved_peak_bytes"] + 0; our_us = $at["driver_us"] + 0 }
+      limit = place == 6 ? 2 : place == 7 ? 128 : place == 8 ? 512 : 0
+      if (!limit || !((name, limit) in reserved)) next
+      theirs = reserved[name, limit]; mine = $at["reserved_peak_bytes"] + 0
+      printf "%-40s %6d %12.0f %12.0f %9.4f %9.0f %9.4f %9.1f %9.1f %9.1f %9.3f\n", name, limit, theirs / 1048576, mine / 1048576, mine / theirs,
+        ours / 1048576, ours / theirs, us[name, limit] / 1000, $at["driver_us"] / 1000, our_us / 1000, our_us / us[name, limit]
+      lines++; same += mine == theirs
+      if (!recording) next
+      compared++; fewer += ours < theirs; faster += our_us < us[name, limit]
+      if (!(name in seen)) { seen[name] = 1; names++; all_fewer[name] = 1 }
+      if (ours >= theirs) all_fewer[name] = 0
+    }
+    END {
+      for (name in all_fewer) better += all_fewer[name]
+      printf "# variant=published reserves the same bytes as the authors in %d of %d rows\n", same, lines
+      printf "# gmlake reserves fewer bytes than the authors in %d of the %d rows of recordings, on %d of %d recordings whatever the limit\n", fewer, compared, better, names
+      printf "# gmlake spends less time in the driver in %d of %d of these rows\n", faster, compared
+    }' "$here/../tests/golden/gmlake_published_h200.jsonl" <(plain_csv "$1")
+}
+
+variants_into() {
+  local folder=$1 list=bfc,gmlake,gmlake:largest_chunk=2MiB,gmlake:stitching=views,gmlake:stitching=eager limit csv=$1/gmlake_variants.csv
+  local labels=(bfc gmlake 2MiB views eager pub2 pub128 pub512)
+  shift
+  for limit in 2 128 512; do list+=",gmlake:variant=published,request_limit=${limit}MiB,stitch_bytes=80GiB"; done
+  gmlake_replay "$folder" gmlake_variants "$list" "$@" || return
+  {
+    provenance_of "$csv"
+    printf '\n# gmlake: default options (deferred, largest_chunk=4MiB); 2MiB: largest_chunk=2MiB; views, eager: stitching=; pubN: variant=published,request_limit=N MiB\n'
+    printf '\n# Utilisation: live peak / reserved peak\n'
+    wide_table "$csv" utilization 1 '%11.4f' "${labels[@]}"
+    printf '\n# Driver time in ms\n'
+    wide_table "$csv" driver_us 1000 '%11.1f' "${labels[@]}"
+    printf '\n# Driver calls\n'
+    wide_table "$csv" driver_calls 1 '%11.0f' "${labels[@]}"
+    printf '\n# Traces on which more is reserved than by bfc\n'
+    more_than_first "$csv" "${labels[@]}"
+    printf '\n# The code that the authors published: reserved peak and time in driver calls as measured on an H200, at its request limit (fragLimit),\n'
+    printf '# variant=published with the same limit, and gmlake with default options; ratios to the authors'"'"' numbers\n'
+    published_table "$csv"
+  } >"$folder/gmlake_variants.txt"
+}
+
+# On the device: each less than a minute for the recordings of training runs; the made-up traces double that.
+section_gmlake_limits() { limits_into "$out" "${options[@]}"; }
+section_gmlake_variants() { variants_into "$out" "${options[@]}"; }
+
+# The same on the simulated H200: needs no GPU.
+section_gmlake_sim() {
+  mkdir -p -- "$simulated"
+  limits_into "$simulated" --driver sim --no-host-timing
+  variants_into "$simulated" --driver sim --no-host-timing
+}
+
 # Measured on the device beside what the model charges: needs both replays.
 section_compare() {
   [[ -s $out/replay.csv && -s $simulated/replay.csv ]] || { say "compare: needs the sections replay and sim"; return; }
@@ -301,6 +476,34 @@ draw_replays() {
   rm -f -- "$scratch"
 }
 
+# Utilisation over the fragmentation limit, a line a recording: 'LIMIT,utilisation' lines, an empty line and a name between traces.
+draw_limits() {
+  local csv=$1/gmlake_frag_limit.csv scratch
+  [[ -s $csv ]] || return 0
+  scratch=$(mktemp)
+  awk -F, -v limits="${fragmentation_limits[*]}" '
+    /^#/ { next }
+    !columns { for (i = 1; i <= NF; i++) at[$i] = i; columns = NF; count = split(limits, limit, " "); next }
+    $at["trace"] !~ /\.pickle/ { next }
+    {
+      if ($at["trace"] != trace) { trace = $at["trace"]; place = 0; traces++; shown = trace; sub(/\.pickle\.xz$/, "", shown); if (traces > 1) printf "\n\n"; print "\"" shown "\"" }
+      place++
+      sum[place] += $at["utilization"]
+      if (place > 2) print limit[place - 2] "," $at["utilization"]
+    }
+    END {
+      printf "\n\n\"mean\"\n"
+      for (i = 1; i <= count; i++) print limit[i] "," sum[i + 2] / traces
+      printf "\n\n\"mean of bfc\"\n"
+      for (i = 1; i <= count; i++) print limit[i] "," sum[1] / traces
+      printf "\n\n\"mean of variant=published\"\n"
+      for (i = 1; i <= count; i++) print limit[i] "," sum[2] / traces
+    }' <(plain_csv "$csv") >"$scratch"
+  draw gmlake_frag_limit "$1/gmlake_frag_limit" "data=$scratch" 'heading=gmlake: utilisation by fragmentation limit' \
+    "provenance=$(sed -n 's/^# device: //p' "$csv"), $(sed -n 's/^# driver: //p' "$csv"); results/regenerate.sh $2 figures"
+  rm -f -- "$scratch"
+}
+
 # Draws what was measured; needs no GPU.
 section_figures() {
   local figure csv
@@ -316,10 +519,12 @@ section_figures() {
     done
   done
   draw_replays
+  draw_limits "$simulated" gmlake_sim
+  draw_limits "$out" gmlake_limits
 }
 
 simulated=$here/sim
-sections=(vmm axes profile access alloc replay verify sim iterations compare headline figures)
+sections=(vmm axes profile access alloc replay verify sim iterations gmlake_limits gmlake_variants gmlake_sim compare headline figures)
 mkdir -p -- "$out" || exit 2
 out=$(cd -- "$out" && pwd)
 (($#)) || set -- "${sections[@]}"
