@@ -70,6 +70,17 @@ START_TEST(frees_the_least_recently_used_by_count) {
 }
 END_TEST
 
+START_TEST(frees_the_least_recently_used_by_mappings) {
+  /* 8, 10 and 12 chunks are mapped again, 6 too many; an eighth below the limit is 21: 20 are left. */
+  vmm_address blocks[6];
+  policies_fixture fixture = open_two_stitched("gmlake:stitching=views,stitch_mappings=24", blocks);
+  stitch_third(&fixture, blocks);
+  gmlake_expect_blocks(&fixture, "a third", "8, 8, 10, 10, 12!, 12!, <8 8>, <12 12>");
+  ck_assert_uint_eq(policies_counter(&fixture, "stitched_mappings_count"), 20);
+  policies_fixture_close(&fixture);
+}
+END_TEST
+
 START_TEST(never_frees_what_is_held) {
   vmm_address blocks[6];
   policies_fixture fixture = open_two_stitched("gmlake:stitching=views,stitch_bytes=40MiB", blocks);
@@ -297,6 +308,7 @@ static Suite *stitched_suite(void) {
   tcase_add_test(freeing, frees_the_least_recently_used_by_bytes);
   tcase_add_test(freeing, frees_as_many_as_it_takes);
   tcase_add_test(freeing, frees_the_least_recently_used_by_count);
+  tcase_add_test(freeing, frees_the_least_recently_used_by_mappings);
   tcase_add_test(freeing, never_frees_what_is_held);
   tcase_add_test(freeing, never_frees_what_is_active_through_a_pblock);
   tcase_add_test(freeing, refuses_limits_that_contradict);
