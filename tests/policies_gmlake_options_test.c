@@ -305,8 +305,10 @@ END_TEST
 /* Of an sBlock of 42 the first 30 are used: the pBlock of 12 behind them is free, and stays while the sBlock
  * is held, which maps it. */
 START_TEST(published_keeps_what_a_held_block_maps) {
-  policies_fixture fixture = open_published("gmlake:variant=published,request_limit=2MiB");
-  policies_free(&fixture, policies_alloc(&fixture, 16 * MIB, 0));
+  policies_fixture fixture = gmlake_open("gmlake:variant=published,request_limit=2MiB", 0);
+  vmm_address blocks[3];
+  for (int i = 0; i < 3; i++) blocks[i] = policies_alloc(&fixture, (uint64_t)(12 + 2 * i) * MIB, 0);
+  for (int i = 0; i < 3; i++) policies_free(&fixture, blocks[i]);
   policies_free(&fixture, policies_alloc(&fixture, 42 * MIB, 0));
   vmm_address thirty = policies_alloc(&fixture, 30 * MIB, 0);
   ck_assert_uint_eq(policies_counter(&fixture, "inactive_pblocks_bytes"), 12 * MIB);
