@@ -95,6 +95,10 @@ typedef struct vmm_cuda_usage {
 } vmm_cuda_usage;
 void vmm_cuda_usage_get(const vmm_driver *driver, vmm_cuda_usage *usage);
 
+/* From now on index stands for a CUstream of the caller's, who keeps it alive as long as the driver object
+ * and destroys it. INVALID_VALUE for index 0, for NULL, and for an index that stands for a stream already. */
+vmm_status vmm_cuda_stream_adopt(vmm_driver *driver, vmm_stream index, void *stream);
+
 /* ---- kernels ---- */
 
 typedef struct vmm_cuda_module vmm_cuda_module;

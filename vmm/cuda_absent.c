@@ -44,6 +44,13 @@ void vmm_cuda_usage_get(const vmm_driver *driver, vmm_cuda_usage *usage) {
   *usage = (vmm_cuda_usage){0};
 }
 
+vmm_status vmm_cuda_stream_adopt(vmm_driver *driver, vmm_stream index, void *stream) {
+  (void)driver;
+  (void)index;
+  (void)stream;
+  return VMM_NO_DEVICE;
+}
+
 vmm_status vmm_cuda_module_load(vmm_driver *driver, const void *image, size_t size, vmm_cuda_module **module,
                                 char *message, size_t message_size) {
   (void)driver;

@@ -30,6 +30,11 @@ enum {
   CUDA_ATTRIBUTE_POOLS = 115
 };
 
+typedef struct cuda_stream {
+  CUstream stream; /* NULL: not created yet */
+  bool adopted;    /* not ours to destroy */
+} cuda_stream;
+
 typedef struct cuda_event {
   CUevent event;
   uint32_t generation;
@@ -53,7 +58,7 @@ typedef struct vmm_cuda {
   char failure[512];
 
   /* cuda_stream.c */
-  CUstream *streams; /* NULL: not created yet */
+  cuda_stream *streams;
   uint32_t stream_count;
   cuda_event *events;
   uint32_t events_used, events_capacity;

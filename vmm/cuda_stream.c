@@ -15,34 +15,52 @@ static CUresult make_stream(vmm_cuda *cuda, CUstream *stream) {
   return result;
 }
 
+/* Makes the table reach to an index. */
+static vmm_status reach(vmm_cuda *cuda, vmm_stream index) {
+  if (index >= CUDA_STREAMS_LIMIT) return VMM_INVALID_VALUE;
+  if (index < cuda->stream_count) return VMM_SUCCESS;
+  uint32_t count = cuda->stream_count ? cuda->stream_count : 8;
+  while (count <= index) count *= 2;
+  cuda_stream *grown = realloc(cuda->streams, count * sizeof *grown);
+  if (!grown) return VMM_OUT_OF_MEMORY;
+  memset(grown + cuda->stream_count, 0, (count - cuda->stream_count) * sizeof *grown);
+  cuda->streams = grown;
+  cuda->stream_count = count;
+  return VMM_SUCCESS;
+}
+
 vmm_status cuda_stream_of(vmm_cuda *cuda, vmm_stream index, CUstream *stream) {
   *stream = NULL;
   if (index == 0) return VMM_SUCCESS;
-  if (index >= CUDA_STREAMS_LIMIT) return VMM_INVALID_VALUE;
-  if (index >= cuda->stream_count) {
-    uint32_t count = cuda->stream_count ? cuda->stream_count : 8;
-    while (count <= index) count *= 2;
-    CUstream *grown = realloc(cuda->streams, count * sizeof *grown);
-    if (!grown) return VMM_OUT_OF_MEMORY;
-    memset(grown + cuda->stream_count, 0, (count - cuda->stream_count) * sizeof *grown);
-    cuda->streams = grown;
-    cuda->stream_count = count;
-  }
-  if (!cuda->streams[index]) {
-    CUresult result = make_stream(cuda, &cuda->streams[index]);
+  vmm_status status = reach(cuda, index);
+  if (status != VMM_SUCCESS) return status;
+  cuda_stream *known = &cuda->streams[index];
+  if (!known->stream) {
+    CUresult result = make_stream(cuda, &known->stream);
     if (result != CUDA_SUCCESS) {
-      cuda->streams[index] = NULL;
+      known->stream = NULL;
       return (vmm_status)result;
     }
   }
-  *stream = cuda->streams[index];
+  *stream = known->stream;
+  return VMM_SUCCESS;
+}
+
+vmm_status vmm_cuda_stream_adopt(vmm_driver *driver, vmm_stream index, void *stream) {
+  vmm_cuda *cuda = cuda_of(driver);
+  if (index == 0 || !stream) return VMM_INVALID_VALUE;
+  vmm_status status = reach(cuda, index);
+  if (status != VMM_SUCCESS) return status;
+  if (cuda->streams[index].stream) return VMM_INVALID_VALUE;
+  cuda->streams[index] = (cuda_stream){.stream = stream, .adopted = true};
   return VMM_SUCCESS;
 }
 
 void cuda_streams_destroy(vmm_cuda *cuda) {
   for (uint32_t i = 1; i < cuda->events_used; i++) cuda->api->EventDestroy(cuda->events[i].event);
   for (uint32_t i = 0; i < cuda->stream_count; i++) {
-    if (cuda->streams[i]) cuda->api->StreamDestroy(cuda->streams[i]);
+    const cuda_stream *known = &cuda->streams[i];
+    if (known->stream && !known->adopted) cuda->api->StreamDestroy(known->stream);
   }
   free(cuda->events);
   free(cuda->streams);
