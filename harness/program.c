@@ -44,7 +44,8 @@ static const char launcher_help[] =
     "  test       run all tests, or some\n"
     "  lint       check the sources\n"
     "  new-policy write the skeleton of a policy\n"
-    "  golden     write the golden numbers of a policy\n";
+    "  golden     write the golden numbers of a policy\n"
+    "  torch      build the plugin that runs PyTorch under a policy\n";
 
 static void print_help(FILE *stream, const program_command *table, const char *title, const char *name) {
   fprintf(stream, "Usage: %s COMMAND [OPTION...]\n%s\n\nCommands:\n", name, title);

@@ -8,28 +8,24 @@
 #include "vmm/meter.h"
 #include "vmm/sim.h"
 
-plugin_state plugin = {.lock = PTHREAD_MUTEX_INITIALIZER,
-                       .devices = {[0 ... PLUGIN_DEVICES - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}}};
+plugin_state plugin = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* CUDA does not survive a fork, and a lock may have been held by a thread that is no more: a child touches
- * neither. */
-static void in_child(void) { atomic_store(&plugin.child, true); }
-
-/* Recordings that nobody ended. */
-static void at_exit(void) {
-  if (atomic_load(&plugin.child)) return;
-  for (int ordinal = 0; ordinal < PLUGIN_DEVICES; ordinal++) {
-    plugin_device *device = &plugin.devices[ordinal];
-    /* A thread that was ended inside a call keeps its lock. */
-    if (pthread_mutex_trylock(&device->lock) != 0) continue;
-    char message[512];
-    if (device->opened) plugin_record_stop(device, message, sizeof message);
-    pthread_mutex_unlock(&device->lock);
-  }
+static void end_recording(void *context, policy *subject) {
+  (void)subject;
+  char message[PLUGIN_MESSAGE];
+  plugin_record_stop(context, message, sizeof message);
 }
 
-__attribute__((constructor)) static void loaded(void) { pthread_atfork(NULL, NULL, in_child); }
-__attribute__((destructor)) static void unloaded(void) { at_exit(); }
+/* Recordings that nobody ended get their name, and frees that come later find nothing to do: the device may
+ * be gone by then. */
+__attribute__((destructor)) static void close_at_exit(void) {
+  for (int ordinal = 0; ordinal < PLUGIN_DEVICES; ordinal++) {
+    plugin_device *device = plugin_device_opened(ordinal);
+    if (!device) continue;
+    plugin_with(device, end_recording, device);
+    shared_policy_close(device->policy);
+  }
+}
 
 /* "sim[:PROFILE[:CAPACITY]]" or "cuda" */
 static vmm_status parse_device(const char *text, char *message, size_t message_size) {
@@ -88,7 +84,7 @@ static vmm_status configure(const char *policy_text, const char *device_text, ch
 
 static bool any_opened(void) {
   for (int ordinal = 0; ordinal < PLUGIN_DEVICES; ordinal++) {
-    if (plugin.devices[ordinal].opened) return true;
+    if (plugin_device_opened(ordinal)) return true;
   }
   return false;
 }
@@ -143,14 +139,15 @@ static vmm_status open_simulated(plugin_device *device, char *message, size_t me
 }
 
 /* All other devices may reach the memory, as copies between devices need it. */
-static vmm_status open_real(plugin_device *device, int ordinal, char *message, size_t message_size) {
+static vmm_status open_real(plugin_device *device, char *message, size_t message_size) {
+  const unsigned ordinal = (unsigned)device->ordinal;
   unsigned peers[PLUGIN_DEVICES];
   vmm_cuda_information information;
-  vmm_status status = vmm_cuda_inspect((unsigned)ordinal, &information, message, message_size);
+  vmm_status status = vmm_cuda_inspect(ordinal, &information, message, message_size);
   if (status != VMM_SUCCESS) return status;
-  vmm_cuda_configuration configuration = {.ordinal = (unsigned)ordinal, .peers = peers};
+  vmm_cuda_configuration configuration = {.ordinal = ordinal, .peers = peers};
   for (unsigned peer = 0; peer < information.device_count && peer < PLUGIN_DEVICES / 2; peer++) {
-    if (peer != (unsigned)ordinal) peers[configuration.peer_count++] = peer;
+    if (peer != ordinal) peers[configuration.peer_count++] = peer;
   }
   status = vmm_cuda_create(&configuration, &device->raw, message, message_size);
   if (status != VMM_SUCCESS) return status;
@@ -159,17 +156,15 @@ static vmm_status open_real(plugin_device *device, int ordinal, char *message, s
   return VMM_SUCCESS;
 }
 
+/* The state's lock is held. */
 static void close_device(plugin_device *device) {
-  policy_destroy(device->policy);
+  shared_policy_destroy(atomic_exchange(&device->policy, NULL));
   vmm_driver_destroy(device->meter);
   vmm_driver_destroy(device->raw);
   trace_id_map_free(&device->streams);
-  device->policy = NULL;
-  device->raw = device->meter = NULL;
-  device->stream_count = 0;
-  device->counts = (plugin_counts){0};
-  device->recording_failure[0] = '\0';
-  device->opened = false;
+  double fraction = device->fraction;
+  memset(device, 0, sizeof *device);
+  device->fraction = fraction;
 }
 
 static uint64_t limit_of(const plugin_device *device) {
@@ -177,71 +172,76 @@ static uint64_t limit_of(const plugin_device *device) {
   return (uint64_t)(device->fraction * (double)device->total_bytes);
 }
 
-static void announce(const plugin_device *device, int ordinal) {
+static void announce(const plugin_device *device) {
   const char *quiet = getenv("LAKEBED_QUIET");
   if (quiet && *quiet && strcmp(quiet, "0") != 0) return;
   char options[1024];
   plugin_describe_options(&plugin.spec, options, sizeof options);
-  fprintf(stderr, "lakebed: device %d (%s): policy %s%s%s\n", ordinal, device->name, plugin.spec.class->name,
-          options[0] ? ", " : "", options);
+  fprintf(stderr, "lakebed: device %d (%s): policy %s%s%s\n", device->ordinal, device->name,
+          plugin.spec.class->name, options[0] ? ", " : "", options);
 }
 
-/* The state's and the device's locks are held. */
-static vmm_status open_device(plugin_device *device, int ordinal, char *message, size_t message_size) {
+/* The device that the policy lies on, and a meter around it. */
+static vmm_status open_drivers(plugin_device *device, char *message, size_t message_size) {
+  vmm_status status = plugin.simulated ? open_simulated(device, message, message_size)
+                                       : open_real(device, message, message_size);
+  if (status != VMM_SUCCESS) return status;
+  status = vmm_meter_create(device->raw, &device->meter);
+  if (status != VMM_SUCCESS) snprintf(message, message_size, "no memory for the device");
+  return status;
+}
+
+/* The state's lock is held. */
+static vmm_status open_device(plugin_device *device, char *message, size_t message_size) {
   vmm_status status = plugin.configured ? VMM_SUCCESS : configure(NULL, NULL, message, message_size);
   if (status != VMM_SUCCESS) return status;
   trace_id_map_init(&device->streams, 0);
   device->stream_count = 1;
-  status = plugin.simulated ? open_simulated(device, message, message_size)
-                            : open_real(device, ordinal, message, message_size);
+  policy *subject = NULL;
+  shared_policy *shared = NULL;
+  status = open_drivers(device, message, message_size);
   if (status == VMM_SUCCESS) {
-    status = vmm_meter_create(device->raw, &device->meter);
-    if (status != VMM_SUCCESS) snprintf(message, message_size, "no memory for the device");
+    status = policy_create(&plugin.spec, device->meter, limit_of(device), &subject, message, message_size);
   }
   if (status == VMM_SUCCESS) {
-    status =
-        policy_create(&plugin.spec, device->meter, limit_of(device), &device->policy, message, message_size);
+    status = shared_policy_create(subject, &shared);
+    if (status != VMM_SUCCESS) {
+      snprintf(message, message_size, "the policy cannot be shared: %s", vmm_status_text(status));
+      policy_destroy(subject);
+    }
   }
   if (status != VMM_SUCCESS) {
     close_device(device);
     return status;
   }
-  device->opened = true;
-  announce(device, ordinal);
+  announce(device);
+  atomic_store_explicit(&device->policy, shared, memory_order_release);
+  plugin_record_wanted(device);
   return VMM_SUCCESS;
 }
 
-plugin_device *plugin_device_enter(int ordinal, char *message, size_t message_size) {
-  if (atomic_load(&plugin.child)) {
-    snprintf(message, message_size,
-             "this process was forked from one that uses CUDA: start workers with the method spawn");
-    return NULL;
-  }
+plugin_device *plugin_device_opened(int ordinal) {
+  if (ordinal < 0 || ordinal >= PLUGIN_DEVICES) return NULL;
+  plugin_device *device = &plugin.devices[ordinal];
+  return atomic_load_explicit(&device->policy, memory_order_acquire) ? device : NULL;
+}
+
+plugin_device *plugin_device_open(int ordinal, char *message, size_t message_size) {
+  plugin_device *device = plugin_device_opened(ordinal);
+  if (device) return device;
   if (ordinal < 0 || ordinal >= PLUGIN_DEVICES) {
     snprintf(message, message_size, "there is no such device: at most %d", PLUGIN_DEVICES);
     return NULL;
   }
-  plugin_device *device = &plugin.devices[ordinal];
-  pthread_mutex_lock(&device->lock);
-  if (device->opened) return device;
-  /* In the order in which all take the locks. */
-  pthread_mutex_unlock(&device->lock);
+  device = &plugin.devices[ordinal];
   pthread_mutex_lock(&plugin.lock);
-  pthread_mutex_lock(&device->lock);
-  vmm_status status = device->opened ? VMM_SUCCESS : open_device(device, ordinal, message, message_size);
+  vmm_status status = VMM_SUCCESS;
+  if (!plugin_device_opened(ordinal)) {
+    device->ordinal = ordinal;
+    status = open_device(device, message, message_size);
+  }
   pthread_mutex_unlock(&plugin.lock);
-  if (status == VMM_SUCCESS) return device;
-  pthread_mutex_unlock(&device->lock);
-  return NULL;
-}
-
-plugin_device *plugin_device_enter_opened(int ordinal) {
-  if (atomic_load(&plugin.child) || ordinal < 0 || ordinal >= PLUGIN_DEVICES) return NULL;
-  plugin_device *device = &plugin.devices[ordinal];
-  pthread_mutex_lock(&device->lock);
-  if (device->opened) return device;
-  pthread_mutex_unlock(&device->lock);
-  return NULL;
+  return status == VMM_SUCCESS ? device : NULL;
 }
 
 vmm_status plugin_stream_of(plugin_device *device, void *stream, vmm_stream *index) {
@@ -268,22 +268,23 @@ vmm_status plugin_stream_of(plugin_device *device, void *stream, vmm_stream *ind
 }
 
 void lakebed_torch_memory_fraction(double fraction, int ordinal) {
-  char text[512] = "";
+  char text[PLUGIN_MESSAGE] = "";
   if (!(fraction >= 0 && fraction <= 1) || ordinal < 0 || ordinal >= PLUGIN_DEVICES) {
     snprintf(text, sizeof text, "lakebed: a memory fraction of %g of device %d: expected 0 to 1", fraction,
              ordinal);
-  } else if (!atomic_load(&plugin.child)) {
+  } else {
+    pthread_mutex_lock(&plugin.lock);
     plugin_device *device = &plugin.devices[ordinal];
-    pthread_mutex_lock(&device->lock);
-    /* The driver's own pool has its bound from the beginning. */
-    if (device->opened && (device->policy->class->capabilities & POLICY_NEEDS_ASYNC)) {
-      snprintf(text, sizeof text, "lakebed: policy %s cannot change its limit after its first allocation",
-               device->policy->class->name);
-    } else {
-      device->fraction = fraction;
-      if (device->opened) device->policy->heap.limit = limit_of(device);
+    double before = device->fraction;
+    device->fraction = fraction;
+    vmm_status status = VMM_SUCCESS;
+    if (plugin_device_opened(ordinal)) status = shared_policy_set_limit(device->policy, limit_of(device));
+    if (status != VMM_SUCCESS) {
+      device->fraction = before;
+      snprintf(text, sizeof text, "lakebed: policy %s cannot change its limit while memory is allocated: %s",
+               plugin.spec.class->name, vmm_status_text(status));
     }
-    pthread_mutex_unlock(&device->lock);
+    pthread_mutex_unlock(&plugin.lock);
   }
   if (text[0]) plugin_raise(PLUGIN_FAILED, text);
 }
@@ -291,16 +292,15 @@ void lakebed_torch_memory_fraction(double fraction, int ordinal) {
 void lakebed_torch_close(void) {
   pthread_mutex_lock(&plugin.lock);
   for (int ordinal = 0; ordinal < PLUGIN_DEVICES; ordinal++) {
-    plugin_device *device = &plugin.devices[ordinal];
-    char message[512];
-    pthread_mutex_lock(&device->lock);
-    if (device->opened) {
-      plugin_record_stop(device, message, sizeof message);
+    plugin_device *device = plugin_device_opened(ordinal);
+    if (device) {
+      plugin_with(device, end_recording, device);
       close_device(device);
     }
-    device->fraction = 0;
-    pthread_mutex_unlock(&device->lock);
+    plugin.devices[ordinal].fraction = 0;
   }
   plugin.configured = false;
+  free(plugin.wanted_path);
+  plugin.wanted_path = NULL;
   pthread_mutex_unlock(&plugin.lock);
 }

@@ -98,6 +98,8 @@ static void *find(void *const libraries[LIBRARIES], const char *symbol) {
 static void find_all(void) {
   void *libraries[LIBRARIES];
   open_libraries(libraries);
+  /* Without PyTorch nobody would catch anything. */
+  if (!libraries[0]) return;
   FIND(allocate, "__cxa_allocate_exception");
   FIND(throw, "__cxa_throw");
   FIND(string_construct, "_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEC1EPKcRKS3_");

@@ -41,15 +41,16 @@ static void put_bytes(output *out, const char *before, uint64_t bytes, const cha
 }
 
 /* Begins like PyTorch's message, which programs look for. */
-static void explain_out_of_memory(output *out, const plugin_device *device, int ordinal, uint64_t size) {
-  const pool_heap *heap = &device->policy->heap;
+static void explain_out_of_memory(output *out, const plugin_device *device, const policy *subject,
+                                  uint64_t size) {
+  const pool_heap *heap = &subject->heap;
   const pool_statistics *statistics = &heap->statistics;
   put_bytes(out, "CUDA out of memory. Tried to allocate ", size, ". ");
-  put(out, "Lakebed's policy %s on GPU %d", plugin.spec.class->name, ordinal);
+  put(out, "Lakebed's policy %s on GPU %d", plugin.spec.class->name, device->ordinal);
   put_bytes(out, " holds ", statistics->reserved_bytes.current, "");
   put_bytes(out, ", of which ", statistics->allocated_bytes.current, " are allocated");
   put_bytes(out, " (at most ", statistics->allocated_bytes.peak, " so far)");
-  put_bytes(out, "; its largest free run is ", policy_largest_free(device->policy), ".");
+  put_bytes(out, "; its largest free run is ", policy_largest_free(subject), ".");
   if (heap->limit != UINT64_MAX) put_bytes(out, " It may hold ", heap->limit, ".");
   uint64_t free_bytes, total_bytes;
   if (vmm_memory_info(device->raw, &free_bytes, &total_bytes) == VMM_SUCCESS) {
@@ -58,17 +59,18 @@ static void explain_out_of_memory(output *out, const plugin_device *device, int 
   }
 }
 
-void plugin_explain(const plugin_device *device, int ordinal, uint64_t size, vmm_status status,
+void plugin_explain(const plugin_device *device, const policy *subject, uint64_t size, vmm_status status,
                     char text[PLUGIN_FAILURE_TEXT]) {
   char driver_error[256], options[1024];
   output out = {.text = text, .size = PLUGIN_FAILURE_TEXT};
   vmm_error_format(&device->meter->error, driver_error, sizeof driver_error);
   plugin_describe_options(&plugin.spec, options, sizeof options);
   if (status == VMM_OUT_OF_MEMORY) {
-    explain_out_of_memory(&out, device, ordinal, size);
+    explain_out_of_memory(&out, device, subject, size);
   } else {
     put_bytes(&out, "lakebed: ", size, " could not be had");
-    put(&out, " on GPU %d under policy %s: %s.", ordinal, plugin.spec.class->name, vmm_status_text(status));
+    put(&out, " on GPU %d under policy %s: %s.", device->ordinal, plugin.spec.class->name,
+        vmm_status_text(status));
   }
   if (driver_error[0]) put(&out, " %s.", driver_error);
   if (options[0]) put(&out, " Options: %s.", options);
@@ -116,8 +118,8 @@ static void put_statistic(output *out, const char *name, const pool_statistic *s
   close_object(out);
 }
 
-static void put_policy(output *out, const plugin_device *device, int ordinal) {
-  put_number(out, "device", (uint64_t)ordinal);
+static void put_policy(output *out, const plugin_device *device, const policy *subject) {
+  put_number(out, "device", (uint64_t)device->ordinal);
   put_string(out, "device_name", device->name);
   put_string(out, "policy", plugin.spec.class->name);
   put_string(out, "spec", plugin.spec.text);
@@ -128,15 +130,15 @@ static void put_policy(output *out, const plugin_device *device, int ordinal) {
   }
   close_object(out);
   put_name(out, "limit_bytes");
-  if (device->policy->heap.limit == UINT64_MAX) {
+  if (subject->heap.limit == UINT64_MAX) {
     put(out, "null");
   } else {
-    put(out, "%" PRIu64, device->policy->heap.limit);
+    put(out, "%" PRIu64, subject->heap.limit);
   }
 }
 
-static void put_statistics(output *out, const plugin_device *device) {
-  const pool_statistics *statistics = &device->policy->heap.statistics;
+static void put_statistics(output *out, const policy *subject) {
+  const pool_statistics *statistics = &subject->heap.statistics;
   put_statistic(out, "requested_bytes", &statistics->requested_bytes);
   put_statistic(out, "allocated_bytes", &statistics->allocated_bytes);
   put_statistic(out, "active_bytes", &statistics->active_bytes);
@@ -149,8 +151,8 @@ static void put_statistics(output *out, const plugin_device *device) {
   put_number(out, "driver_frees", statistics->driver_frees);
   put_number(out, "retries", statistics->retries);
   put_number(out, "host_waits", statistics->host_waits);
-  put_number(out, "largest_free_bytes", policy_largest_free(device->policy));
-  put_number(out, "reserved_address_bytes", device->policy->heap.reserved_address_bytes);
+  put_number(out, "largest_free_bytes", policy_largest_free(subject));
+  put_number(out, "reserved_address_bytes", subject->heap.reserved_address_bytes);
 }
 
 static void put_counts(output *out, const plugin_device *device) {
@@ -185,48 +187,49 @@ static void put_driver_calls(output *out, const plugin_device *device) {
   close_object(out);
 }
 
-size_t lakebed_torch_statistics(int ordinal, char *text, size_t text_size) {
-  plugin_device *device = plugin_device_enter_opened(ordinal);
-  if (!device) return 0;
-  output out = {.text = text, .size = text_size, .first = true};
-  open_object(&out, NULL);
-  put_policy(&out, device, ordinal);
-  put_statistics(&out, device);
-  put_counts(&out, device);
+typedef struct report_call {
+  plugin_device *device;
+  output out;
+} report_call;
+
+static void report(void *context, policy *subject) {
+  report_call *call = context;
+  output *out = &call->out;
+  open_object(out, NULL);
+  put_policy(out, call->device, subject);
+  put_statistics(out, subject);
+  put_counts(out, call->device);
   policy_counter counters[COUNTERS];
-  size_t count = policy_counters(device->policy, counters, COUNTERS);
-  open_object(&out, "counters");
-  for (size_t i = 0; i < count && i < COUNTERS; i++) put_number(&out, counters[i].name, counters[i].value);
-  close_object(&out);
-  put_driver_calls(&out, device);
-  close_object(&out);
-  plugin_device_leave(device);
-  return out.used;
+  size_t count = policy_counters(subject, counters, COUNTERS);
+  open_object(out, "counters");
+  for (size_t i = 0; i < count && i < COUNTERS; i++) put_number(out, counters[i].name, counters[i].value);
+  close_object(out);
+  put_driver_calls(out, call->device);
+  close_object(out);
 }
 
-static void reset_peak(pool_statistic *statistic) { statistic->peak = statistic->current; }
+size_t lakebed_torch_statistics(int ordinal, char *text, size_t text_size) {
+  plugin_device *device = plugin_device_opened(ordinal);
+  if (!device) return 0;
+  report_call call = {.device = device, .out = {.text = text, .size = text_size, .first = true}};
+  return plugin_with(device, report, &call) == VMM_SUCCESS ? call.out.used : 0;
+}
+
+static void reset_longest(void *context, policy *subject) {
+  (void)subject;
+  plugin_device *device = context;
+  device->counts.longest_ns = 0;
+}
 
 void lakebed_torch_reset_peaks(int ordinal) {
-  plugin_device *device = plugin_device_enter_opened(ordinal);
+  plugin_device *device = plugin_device_opened(ordinal);
   if (!device) return;
-  pool_statistics *statistics = &device->policy->heap.statistics;
-  reset_peak(&statistics->requested_bytes);
-  reset_peak(&statistics->allocated_bytes);
-  reset_peak(&statistics->active_bytes);
-  reset_peak(&statistics->reserved_bytes);
-  reset_peak(&statistics->allocations);
-  reset_peak(&statistics->segments);
-  reset_peak(&statistics->inactive_split);
-  reset_peak(&statistics->inactive_split_bytes);
-  device->counts.longest_ns = 0;
-  plugin_device_leave(device);
+  shared_policy_reset_peaks(device->policy);
+  plugin_with(device, reset_longest, device);
 }
 
 int lakebed_torch_check(int ordinal, char *message, size_t message_size) {
   if (message_size > 0) message[0] = '\0';
-  plugin_device *device = plugin_device_enter_opened(ordinal);
-  if (!device) return (int)VMM_SUCCESS;
-  bool sound = policy_check(device->policy, message, message_size);
-  plugin_device_leave(device);
-  return (int)(sound ? VMM_SUCCESS : VMM_ILLEGAL_STATE);
+  plugin_device *device = plugin_device_opened(ordinal);
+  return device ? (int)shared_policy_check(device->policy, message, message_size) : (int)VMM_SUCCESS;
 }

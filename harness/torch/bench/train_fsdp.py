@@ -1,0 +1,58 @@
+"""Trains with FSDP over the ranks of torchrun and prints losses and memory of each rank; knows nothing of Lakebed.
+
+    torchrun --nproc-per-node 2 train_fsdp.py
+    torchrun --nproc-per-node 2 -m lakebed --policy aliasheap train_fsdp.py
+"""
+
+import json
+import os
+import sys
+import time
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+import torch
+import torch.distributed
+from torch.distributed.fsdp import fully_shard
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import train
+
+
+def main(arguments=None):
+    options = train.options_of(arguments)
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)))
+    torch.distributed.init_process_group("nccl")
+    train.make_deterministic()
+    training = train.Training(options)
+    for module in training.model.modules():
+        if type(module).__name__ in ("OPTDecoderLayer", "GPT2Block", "GPTNeoXLayer", "LlamaDecoderLayer"):
+            fully_shard(module)
+    fully_shard(training.model)
+    training.parameters = [p for p in training.model.parameters() if p.requires_grad]
+    training.optimizer = torch.optim.AdamW(training.parameters, lr=1e-5)
+    torch.manual_seed(100 + rank)
+    losses, milliseconds = [], []
+    for _ in range(options.steps):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        losses.append(training.step()[0])
+        torch.cuda.synchronize()
+        milliseconds.append(round((time.perf_counter() - begin) * 1e3, 3))
+    peer = torch.ones(1 << 20, device=torch.device("cuda", torch.cuda.current_device()))
+    if world > 1:
+        torch.distributed.all_reduce(peer)
+        assert bool((peer == world).all())
+        # Memory of one device is copied by another.
+        other = (torch.cuda.current_device() + 1) % torch.cuda.device_count()
+        assert bool((peer.to(torch.device("cuda", other)) == world).all())
+    print(json.dumps({"rank": rank, "losses": losses, "step_ms": milliseconds,
+                      "reserved_peak": torch.cuda.max_memory_reserved(),
+                      "allocated_peak": torch.cuda.max_memory_allocated(),
+                      "backend": torch.cuda.get_allocator_backend()}), flush=True)
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""The Python package over a stub of torch and the real library on the simulated device: python_checks.py NAME."""
+
+import contextlib
+import io
+import os
+import pickle
+import sys
+import tempfile
+
+os.environ["LAKEBED_TORCH_DEVICE"] = "sim:h200:1GiB"
+os.environ["LAKEBED_QUIET"] = "1"
+
+import lakebed
+import torch
+
+MIB = 2**20
+
+
+def raises(kind, function, *arguments, **named):
+    try:
+        function(*arguments, **named)
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def use_serves_all_memory():
+    assert lakebed.policy() == "pytorch"
+    lakebed.use("bfc:max_split_size_mb=64")
+    assert lakebed.policy() == "bfc:max_split_size_mb=64"
+    allocator = torch.cuda.memory.current
+    hooks = allocator.hooks.set
+    for name in ("set_init_fn", "set_reset_fn", "set_memory_fraction_fn", "set_record_stream_fn",
+                 "set_begin_allocate_to_pool"):
+        assert hooks[name], name
+    assert lakebed.stats() == {}
+    torch.cuda.init()
+    pointer = allocator.malloc(3 * MIB, 0, None)
+    assert pointer
+    told = lakebed.stats()
+    assert told["policy"] == "bfc" and told["options"]["max_split_size_mb"] == "64"
+    assert told["requested_bytes"]["current"] == 3 * MIB and told["reserved_bytes"]["current"] == 20 * MIB
+    allocator.free(pointer, 3 * MIB, 0, None)
+    assert lakebed.stats()["allocated_bytes"]["peak"] == 3 * MIB
+    lakebed.reset_peak()
+    assert lakebed.stats(torch.device("cuda:0"))["allocated_bytes"]["peak"] == 0
+    lakebed.use("bfc:max_split_size_mb=64")
+    assert "for as long as the process lives" in raises(RuntimeError, lakebed.use, "gmlake")
+    assert "pools" in raises(RuntimeError, lakebed.mempool, "gmlake")
+
+
+def torch_memory_functions_answer():
+    lakebed.use("aliasheap")
+    torch.cuda.init()
+    assert torch.cuda.memory_stats()["allocated_bytes.all.peak"] == 0
+    torch.cuda.memory.current.malloc(5 * MIB, 0, None)
+    flat = torch.cuda.memory_stats()
+    assert flat["allocated_bytes.all.current"] >= 5 * MIB and flat["reserved_bytes.all.peak"] >= 5 * MIB
+    assert flat["num_ooms"] == 0 and flat["active.all.current"] == 1
+    torch.cuda.reset_peak_memory_stats()
+
+
+def mistakes_are_told():
+    assert "gmlake" in raises(ValueError, lakebed.use, "gmlaek")
+    assert "oracle" not in raises(ValueError, lakebed.use, "bfc:nothing=1")
+    torch.cuda.init()
+    assert "initialized" in raises(RuntimeError, lakebed.use, "bfc").replace("initialised", "initialized")
+
+
+def a_missing_library_is_told():
+    os.environ["LAKEBED_TORCH_LIBRARY"] = "/nowhere/liblakebed_torch.so"
+    assert "./lakebed torch" in raises(ImportError, lakebed.use, "bfc")
+
+
+def fractions_bound_a_policy():
+    lakebed.use("gmlake", fraction=0.5)
+    torch.cuda.init()
+    allocator = torch.cuda.memory.current
+    assert allocator.malloc(600 * MIB, 0, None) is None
+    assert allocator.malloc(400 * MIB, 0, None)
+    assert lakebed.stats()["limit_bytes"] == 512 * MIB and lakebed.stats()["out_of_memory"] == 1
+
+
+def a_pool_gets_segments():
+    pool = lakebed.mempool("gmlake")
+    assert isinstance(pool, torch.cuda.MemPool) and lakebed.policy() == "pytorch"
+    allocator = lakebed._install._kept[-1]
+    torch.cuda.init()
+    assert allocator.malloc(20 * MIB, 0, None)
+    assert allocator.malloc(2048 * MIB, 0, None) is None
+    assert lakebed.stats()["policy"] == "gmlake"
+
+
+def a_recording_is_written():
+    folder = tempfile.mkdtemp()
+    os.environ["RANK"] = "3"
+    lakebed.use("bfc")
+    with lakebed.record(f"{folder}/run{{rank}}.lbt") as recording:
+        torch.cuda.init()
+        allocator = torch.cuda.memory.current
+        allocator.free(allocator.malloc(1000, 0, None), 1000, 0, None)
+    recording.stop()
+    with open(f"{folder}/run3.lbt") as file:
+        lines = [line for line in file.read().splitlines() if line[0] in "af"]
+    assert len(lines) == 2 and " 1000 " in lines[0], lines
+
+
+def a_recording_under_pytorch_is_its_snapshot():
+    path = os.path.join(tempfile.mkdtemp(), "run.pickle.gz")
+    recording = lakebed.record(path)
+    assert torch.cuda.memory.history == []
+    torch.cuda.init()
+    assert torch.cuda.memory.history == ["all"]
+    recording.stop()
+    import gzip
+
+    with gzip.open(path) as file:
+        assert pickle.load(file)["device_traces"][0][0]["size"] == 1000
+    assert torch.cuda.memory.history == ["all", None] and os.listdir(os.path.dirname(path)) == ["run.pickle.gz"]
+
+
+def a_summary_is_for_people():
+    assert "nothing" in lakebed.summary()
+    lakebed.use("gmlake")
+    torch.cuda.init()
+    torch.cuda.memory.current.malloc(30 * MIB, 0, None)
+    text = lakebed.summary()
+    for word in ("gmlake", "frag_limit=", "reserved_bytes", "cuMemCreate", "utilisation"):
+        assert word in text, word
+
+
+def _script(text):
+    path = os.path.join(tempfile.mkdtemp(), "script.py")
+    with open(path, "w") as file:
+        file.write(text)
+    return path
+
+
+def a_script_runs_unchanged():
+    from lakebed import __main__ as program
+
+    path = _script(
+        "import sys, torch\n"
+        "assert __name__ == '__main__' and sys.argv[1:] == ['--policy', 'x'] and sys.path[0] in sys.argv[0]\n"
+        "torch.cuda.init()\n"
+        "assert torch.cuda.memory.current.malloc(100, 0, None)\n"
+        "print('trained', torch.cuda.get_allocator_backend())\n"
+    )
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        program.main(["--policy", "gmlake:frag_limit=4MiB", path, "--policy", "x"])
+    assert printed.getvalue() == "trained pluggable\n"
+    assert lakebed.stats()["options"]["frag_limit"] == "4MiB"
+
+
+def bad_command_lines_are_refused():
+    from lakebed import __main__ as program
+
+    path = _script("")
+    for arguments, word in (
+        (["--policy", "gmlaek", path], "gmlake"),
+        (["/nowhere/train.py"], "does not exist"),
+        (["--fraction", "2", path], "fraction"),
+        ([], "SCRIPT"),
+    ):
+        told = io.StringIO()
+        with contextlib.redirect_stderr(told):
+            try:
+                program.main(arguments)
+                raise AssertionError(arguments)
+            except SystemExit as end:
+                assert end.code == 2, arguments
+        assert word in told.getvalue(), told.getvalue()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
