@@ -202,7 +202,7 @@ static void put_region_starts(memory_drawing *drawing, const memory_map *map, co
     const unsigned x = (unsigned)((starts[cursor->region] - begin) / (row / COLUMNS));
     if (any && x < last + TICK_APART) continue;
     if (!any) fputs("<path class=\"start\" d=\"", drawing->body);
-    fprintf(drawing->body, "M%u.5 %uv%u", LEFT + x, drawing->y - 1, BAR + 1);
+    fprintf(drawing->body, "M%u.5 %uv%u", LEFT + x, drawing->y - 1, BAR + 1u);
     any = true;
     last = x;
   }

@@ -131,11 +131,12 @@ bool replay_iteration_is_exact(const replay_iteration *iteration) {
 }
 
 void replay_iterations_settle(replay_iterations *iterations) {
-  size_t exact = iterations->count, quiet = iterations->count;
   if (iterations->count > 0)
     iterations->states = replay_iteration_operation(&iterations->items[0], "S1") < POOL_OPERATION_LIMIT;
-  while (exact > 0 && replay_iteration_is_exact(&iterations->items[exact - 1])) exact--;
-  while (quiet > 0 && iterations->items[quiet - 1].memory_calls == 0) quiet--;
-  iterations->exact_from = exact;
-  iterations->quiet_from = quiet;
+  size_t from = iterations->count;
+  while (from > 0 && replay_iteration_is_exact(&iterations->items[from - 1])) from--;
+  iterations->exact_from = from;
+  from = iterations->count;
+  while (from > 0 && iterations->items[from - 1].memory_calls == 0) from--;
+  iterations->quiet_from = from;
 }

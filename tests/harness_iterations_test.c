@@ -21,7 +21,7 @@ static double sum(const json_t *array, const char *key) {
   double all = 0;
   size_t i;
   const json_t *entry;
-  json_array_foreach(array, i, entry) all += json_number(entry, key);
+  json_array_foreach(array, i, entry) { all += json_number(entry, key); }
   return all;
 }
 
@@ -29,7 +29,7 @@ static double sum_operation(const json_t *array, const char *name, const char *k
   double all = 0;
   size_t i;
   const json_t *entry;
-  json_array_foreach(array, i, entry) all += json_number(member(member(entry, "operations"), name), key);
+  json_array_foreach(array, i, entry) { all += json_number(member(member(entry, "operations"), name), key); }
   return all;
 }
 
@@ -57,8 +57,7 @@ static void check_sums(const json_t *run) {
   }
   ck_assert_double_eq(live, json_number(run, "live_peak_bytes"));
   ck_assert_double_eq(reserved, json_number(run, "reserved_peak_bytes"));
-  json_array_foreach(member(run, "iterations"), i, entry)
-      ck_assert(json_is_object(member(entry, "counters")));
+  json_array_foreach(iterations, i, entry) { ck_assert(json_is_object(member(entry, "counters"))); }
 }
 
 START_TEST(a_recording_is_cut_at_its_optimizer_steps) {

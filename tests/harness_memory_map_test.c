@@ -9,6 +9,7 @@
 #include "policies/policy.h"
 #include "tests/harness_support.h"
 #include "tests/test_main.h"
+#include "vmm/sim.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -46,7 +47,7 @@ static uint64_t sum(const json_t *array, const char *key) {
   uint64_t all = 0;
   size_t i;
   const json_t *entry;
-  json_array_foreach(array, i, entry) all += whole(entry, key);
+  json_array_foreach(array, i, entry) { all += whole(entry, key); }
   return all;
 }
 
@@ -132,28 +133,27 @@ START_TEST(a_map_shows_what_is_stitched_from_what) {
 END_TEST
 
 START_TEST(every_policy_has_a_map_that_adds_up) {
-  static const char *const traces[] = {"workloads/bundled/sawtooth_seq.txt.xz",
-                                       "workloads/bundled/multi_stream.txt.xz",
-                                       "workloads/bundled/opt-1.3b-N-b8-s512-w4-v1.pickle.xz"};
+  static const char *const runs[][3] = {
+      {"workloads/bundled/sawtooth_seq.txt.xz", "peak", "0"},
+      {"workloads/bundled/multi_stream.txt.xz", "7000", "40"},
+      {"workloads/bundled/opt-1.3b-N-b8-s512-w4-v1.pickle.xz", "30000", "0"}};
   char *path = test_path("all.json");
-  for (size_t i = 0; i < sizeof traces / sizeof *traces; i++) {
-    for (int late = 0; late < 2; late++) {
-      program_run run = run_expecting(EXIT_STATUS_DONE, "replay", "-q", "--event-delay", late ? "40" : "0",
-                                      "--dump-at", late ? "7000" : "peak", "--dump", path, traces[i]);
-      json_t *maps = read_maps(path);
-      ck_assert_uint_gt(json_array_size(maps), 7);
-      size_t k;
-      const json_t *entry;
-      json_array_foreach(maps, k, entry) {
-        const json_t *map = json_object_get(entry, "map");
-        check_map(map);
-        const bool elsewhere =
-            strcmp(word(entry, "policy"), "async") == 0 || strcmp(word(entry, "policy"), "null") == 0;
-        if (!elsewhere) ck_assert_uint_eq(whole(map, "line_bytes"), whole(map, "reserved_bytes"));
-      }
-      json_decref(maps);
-      program_run_free(&run);
+  for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+    program_run run = run_expecting(EXIT_STATUS_DONE, "replay", "-q", "--dump-at", runs[i][1],
+                                    "--event-delay", runs[i][2], "--dump", path, runs[i][0]);
+    json_t *maps = read_maps(path);
+    ck_assert_uint_gt(json_array_size(maps), 7);
+    size_t k;
+    const json_t *entry;
+    json_array_foreach(maps, k, entry) {
+      const json_t *map = json_object_get(entry, "map");
+      check_map(map);
+      const bool elsewhere =
+          strcmp(word(entry, "policy"), "async") == 0 || strcmp(word(entry, "policy"), "null") == 0;
+      if (!elsewhere) ck_assert_uint_eq(whole(map, "line_bytes"), whole(map, "reserved_bytes"));
     }
+    json_decref(maps);
+    program_run_free(&run);
   }
   free(path);
 }
@@ -207,6 +207,38 @@ START_TEST(events_are_counted_over_all_laps) {
   ck_assert_has(run.errors, "laps.txt: there is no event 9: the replay has 9 of them, counted from 0");
   program_run_free(&run);
   free(trace);
+}
+END_TEST
+
+/* A block that another stream still uses is neither live nor free. */
+START_TEST(freed_blocks_that_wait_are_told_apart) {
+  const vmm_sim_configuration device = {.capacity = 64 * MIB, .event_delay = 1000000};
+  vmm_driver *sim;
+  policy_spec spec;
+  policy *made;
+  char message[256];
+  vmm_address first, second;
+  ck_assert_int_eq(vmm_sim_create(&device, &sim), VMM_SUCCESS);
+  ck_assert_int_eq(policy_spec_parse("bfc", &spec, message, sizeof message), VMM_SUCCESS);
+  ck_assert_int_eq(policy_create(&spec, sim, UINT64_MAX, &made, message, sizeof message), VMM_SUCCESS);
+  ck_assert_int_eq(policy_alloc(made, 3 * MIB, 0, &first), VMM_SUCCESS);
+  ck_assert_int_eq(policy_alloc(made, 4 * MIB, 0, &second), VMM_SUCCESS);
+  ck_assert_int_eq(policy_record_stream(made, first, 1), VMM_SUCCESS);
+  ck_assert_int_eq(policy_free(made, first), VMM_SUCCESS);
+  memory_map *map = memory_map_make(made, &(memory_map){.lap = 1});
+  ck_assert_ptr_nonnull(map);
+  ck_assert_uint_eq(map->state_bytes[MEMORY_WAITING], 3 * MIB);
+  ck_assert_uint_eq(map->state_bytes[MEMORY_LIVE], 4 * MIB);
+  ck_assert_uint_eq(map->state_bytes[MEMORY_FREE], 13 * MIB);
+  ck_assert_uint_eq(map->live_blocks, 1);
+  ck_assert_uint_eq(map->region_count, 1);
+  ck_assert_uint_eq(map->regions[0].waiting_bytes, 3 * MIB);
+  ck_assert_uint_eq(map->regions[0].largest_free_bytes, 13 * MIB);
+  ck_assert_uint_eq(map->runs[0].address, first);
+  ck_assert_str_eq(memory_state_name(map->runs[0].state), "waiting");
+  memory_map_free(map);
+  policy_destroy(made);
+  vmm_driver_destroy(sim);
 }
 END_TEST
 
@@ -381,6 +413,7 @@ static Suite *memory_map_suite(void) {
   TCase *cases = tcase_create("numbers");
   tcase_add_test(cases, a_map_shows_what_is_stitched_from_what);
   tcase_add_test(cases, every_policy_has_a_map_that_adds_up);
+  tcase_add_test(cases, freed_blocks_that_wait_are_told_apart);
   tcase_add_test(cases, the_peak_is_where_most_is_live);
   tcase_add_test(cases, the_first_request_that_finds_nothing_is_shown);
   tcase_add_test(cases, events_are_counted_over_all_laps);
