@@ -215,9 +215,8 @@ static void take_back_complete(gmlake *self, bool wait) {
   while (pool_heap_next_complete(&self->base.base.heap, wait, &taken)) take_back(self, &taken);
 }
 
-static vmm_status return_unused(gmlake *self) {
-  take_back_complete(self, true);
-  vmm_status large = gmlake_return_memory(self), small = pool_caching_release_all(&self->small);
+static vmm_status return_unused(gmlake *self, vmm_stream kept) {
+  vmm_status large = gmlake_return_memory(self, kept), small = pool_caching_release_all(&self->small);
   return large == VMM_SUCCESS ? small : large;
 }
 
@@ -225,6 +224,25 @@ static vmm_status alloc_once(gmlake *self, uint64_t requested, vmm_stream stream
   const uint64_t chunk = self->settings.chunk;
   if (requested < self->settings.small_limit) return alloc_small(self, requested, stream, address);
   return gmlake_alloc_large(self, (requested + chunk - 1) / chunk * chunk, requested, stream, address);
+}
+
+/* Has another stream, or the small pool, something that could go back? */
+static bool others_have_memory(const gmlake *self, vmm_stream stream) {
+  uint64_t own = stream < self->streams ? self->stitchable[stream] : 0;
+  return self->free_bytes > own || self->small.free.bytes > 0;
+}
+
+/* The memory of other streams goes back first: the request's own has been stitched as far as it
+ * goes, and would have to be made anew. */
+static vmm_status return_and_retry(gmlake *self, uint64_t requested, vmm_stream stream,
+                                   vmm_address *address) {
+  vmm_status status = VMM_OUT_OF_MEMORY;
+  for (int all = !others_have_memory(self, stream); all < 2 && status == VMM_OUT_OF_MEMORY; all++) {
+    return_unused(self, all ? GMLAKE_NOT_INDEXED : stream);
+    self->base.base.heap.statistics.retries++;
+    status = alloc_once(self, requested, stream, address);
+  }
+  return status;
 }
 
 static vmm_status paper_alloc(policy *base, uint64_t requested, vmm_stream stream, vmm_address *address) {
@@ -237,9 +255,10 @@ static vmm_status paper_alloc(policy *base, uint64_t requested, vmm_stream strea
   }
   vmm_status status = alloc_once(self, requested, stream, address);
   if (status != VMM_OUT_OF_MEMORY) return status;
-  return_unused(self);
-  heap->statistics.retries++;
-  status = alloc_once(self, requested, stream, address);
+  take_back_complete(self, true);
+  const uint64_t unused = self->free_bytes + self->small.free.bytes;
+  if (pool_heap_within_limit_after(heap, unused, requested))
+    status = return_and_retry(self, requested, stream, address);
   if (status == VMM_OUT_OF_MEMORY) {
     pool_operation_begin(heap, self->state_operation[GMLAKE_S5], requested);
     pool_operation_end(heap);
@@ -258,7 +277,10 @@ static vmm_status paper_free(policy *base, vmm_address address) {
   return status;
 }
 
-static vmm_status paper_trim(policy *base) { return return_unused((gmlake *)base); }
+static vmm_status paper_trim(policy *base) {
+  take_back_complete((gmlake *)base, true);
+  return return_unused((gmlake *)base, GMLAKE_NOT_INDEXED);
+}
 
 static size_t paper_counters(const policy *base, policy_counter *counters, size_t capacity) {
   const gmlake *self = (const gmlake *)base;

@@ -183,8 +183,9 @@ static inline void gmlake_deactivate(gmlake *self, gmlake_pblock *pblock, uint64
 
 /* Makes free pBlocks of other streams this stream's, for a request of this size. Returns whether any were. */
 bool gmlake_borrow(gmlake *self, uint64_t size, vmm_stream stream);
-/* Everything unused goes back to the driver, once the host has waited for the device. */
-vmm_status gmlake_return_memory(gmlake *self);
+/* Everything unused goes back to the driver, once the host has waited for the device, but for the pBlocks and
+ * sBlocks of one stream. kept GMLAKE_NOT_INDEXED: of none. */
+vmm_status gmlake_return_memory(gmlake *self, vmm_stream kept);
 bool gmlake_blocks_check(const gmlake *self, char *message, size_t message_size);
 
 /* ---- gmlake_stitched.c ---- */

@@ -407,18 +407,19 @@ vmm_status gmlake_pblocks_return(gmlake *self, gmlake_place *first, vmm_address 
   return status == VMM_SUCCESS ? tidied : status;
 }
 
-static bool is_free_home(const gmlake_place *place) {
-  return place && place->home && place->block->base.state == POOL_BLOCK_FREE;
+static bool may_return(const gmlake_place *place, vmm_stream kept) {
+  return place && place->home && place->block->base.state == POOL_BLOCK_FREE &&
+         place->block->base.stream != kept;
 }
 
 /* The end of the smallest row of free pBlocks from this place on that is made of whole chunks, which are
  * mapped nowhere else; 0 if there is none. */
-static vmm_address returnable_end(const gmlake_place *place) {
+static vmm_address returnable_end(const gmlake_place *place, vmm_stream kept) {
   const pool_range *range = place->space->range;
   vmm_address end = place->address;
   if (gmlake_slot(range, end)->offset != 0) return 0;
   do {
-    if (!is_free_home(place) || place->address != end) return 0;
+    if (!may_return(place, kept) || place->address != end) return 0;
     for (uint64_t i = 0; i < place->block->base.size / range->unit; i++) {
       if (gmlake_slot(range, end)[i].chunk->mappings > 1) return 0;
     }
@@ -429,9 +430,9 @@ static vmm_address returnable_end(const gmlake_place *place) {
 }
 
 /* Splits the free pBlocks of a space so that those made of whole chunks can go. */
-static void cut_at_chunks(gmlake *self, const gmlake_space *space) {
+static void cut_at_chunks(gmlake *self, const gmlake_space *space, vmm_stream kept) {
   for (gmlake_place *place = space->first; place; place = place->next) {
-    if (!is_free_home(place)) continue;
+    if (!may_return(place, kept)) continue;
     const pool_range *range = space->range;
     vmm_address border = gmlake_border_above(range, place->address),
                 end = place->address + place->block->base.size;
@@ -442,7 +443,16 @@ static void cut_at_chunks(gmlake *self, const gmlake_space *space) {
   }
 }
 
-vmm_status gmlake_return_memory(gmlake *self) {
+/* Are its pBlocks in use, or of the stream? */
+static bool is_all_of(const gmlake_sblock *sblock, vmm_stream kept) {
+  const gmlake_place *place;
+  GMLAKE_FOR_EACH_PLACE(place, sblock) {
+    if (may_return(place->block->places, kept)) return false;
+  }
+  return true;
+}
+
+vmm_status gmlake_return_memory(gmlake *self, vmm_stream kept) {
   pool_heap *heap = &self->base.base.heap;
   heap->statistics.host_waits++;
   vmm_status first = vmm_synchronize(heap->driver);
@@ -450,6 +460,7 @@ vmm_status gmlake_return_memory(gmlake *self) {
   pool_stream_clock_all_passed(&self->clock);
   for (gmlake_sblock *sblock = self->sblocks.oldest, *newer; sblock; sblock = newer) {
     newer = sblock->newer;
+    if (sblock->base.stream == kept && is_all_of(sblock, kept)) continue;
     vmm_status status = gmlake_unstitch(self, sblock);
     if (first == VMM_SUCCESS) first = status;
   }
@@ -457,10 +468,10 @@ vmm_status gmlake_return_memory(gmlake *self) {
   if (first == VMM_SUCCESS) first = status;
   for (gmlake_space *space = self->spaces.oldest, *newer; space; space = newer) {
     newer = space->newer;
-    if (self->settings.largest_chunk > self->settings.chunk) cut_at_chunks(self, space);
+    if (self->settings.largest_chunk > self->settings.chunk) cut_at_chunks(self, space, kept);
     for (gmlake_place *place = space->first, *next; place; place = next) {
       next = place->next;
-      vmm_address end = is_free_home(place) ? returnable_end(place) : 0;
+      vmm_address end = may_return(place, kept) ? returnable_end(place, kept) : 0;
       if (end == 0) continue;
       while (next && next->address < end) next = next->next;
       status = gmlake_pblocks_return(self, place, end);

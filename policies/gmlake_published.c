@@ -166,9 +166,11 @@ static vmm_status published_alloc(policy *base, uint64_t requested, vmm_stream s
   vmm_status status = alloc_once(self, requested, stream, address);
   if (status != VMM_OUT_OF_MEMORY) return status;
   take_back_complete(self, true);
-  flush(self);
-  base->heap.statistics.retries++;
-  status = alloc_once(self, requested, stream, address);
+  if (pool_heap_within_limit_after(&base->heap, self->free.bytes + self->small.free.bytes, requested)) {
+    flush(self);
+    base->heap.statistics.retries++;
+    status = alloc_once(self, requested, stream, address);
+  }
   if (status == VMM_OUT_OF_MEMORY) {
     pool_operation_begin(&base->heap, self->state_operation[GMLAKE_S5], requested);
     pool_operation_end(&base->heap);

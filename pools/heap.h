@@ -161,6 +161,13 @@ static inline bool pool_heap_within_limit(const pool_heap *heap, uint64_t size) 
          heap->statistics.reserved_bytes.current <= heap->limit - size;
 }
 
+/* Would it if so many bytes of what is held were given back? */
+static inline bool pool_heap_within_limit_after(const pool_heap *heap, uint64_t unused, uint64_t size) {
+  const uint64_t most = heap->limit < heap->device_bytes ? heap->limit : heap->device_bytes;
+  const uint64_t used = heap->statistics.reserved_bytes.current - unused;
+  return used <= most && size <= most - used;
+}
+
 /* For memory_elsewhere: so many bytes are held there now, by the account of who holds them. Counts as
  * reserved memory; more than before is memory taken from the driver, less is memory given back. */
 void pool_heap_note_elsewhere(pool_heap *heap, uint64_t bytes);

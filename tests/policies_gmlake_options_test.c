@@ -240,6 +240,35 @@ START_TEST(waits_along_a_chain_of_streams) {
 }
 END_TEST
 
+/* The device is full: what the other stream does not use goes back, and its own 12 are stitched all the same.
+ */
+START_TEST(gives_back_other_streams_memory_first) {
+  policies_fixture fixture = gmlake_open("gmlake:stitching=views", 32 * MIB);
+  vmm_address a = policies_alloc(&fixture, 12 * MIB, 0), b = policies_alloc(&fixture, 16 * MIB, 1);
+  policies_free(&fixture, a);
+  policies_free(&fixture, b);
+  vmm_address c = policies_alloc(&fixture, 20 * MIB, 0);
+  policies_fixture_check(&fixture, "alloc 20");
+  ck_assert_uint_eq(policies_statistics(&fixture)->reserved_bytes.current, 20 * MIB);
+  ck_assert_uint_eq(policies_statistics(&fixture)->retries, 1);
+  gmlake_expect_same_memory(&fixture, c, a, 12 * MIB);
+  policies_fixture_close(&fixture);
+}
+END_TEST
+
+/* Blocks below the limit cannot be stitched: the whole of them goes back. */
+START_TEST(gives_back_its_own_memory_at_last) {
+  policies_fixture fixture = gmlake_open("gmlake:stitching=views,frag_limit=8MiB", 24 * MIB);
+  vmm_address blocks[4];
+  for (int i = 0; i < 4; i++) blocks[i] = policies_alloc(&fixture, 6 * MIB, 0);
+  for (int i = 0; i < 4; i++) policies_free(&fixture, blocks[i]);
+  policies_alloc(&fixture, 12 * MIB, 0);
+  gmlake_expect_blocks(&fixture, "alloc 12", "12!");
+  ck_assert_uint_eq(policies_statistics(&fixture)->reserved_bytes.current, 12 * MIB);
+  policies_fixture_close(&fixture);
+}
+END_TEST
+
 /* A wait that the driver refuses leaves the block with its stream. */
 START_TEST(grows_when_a_stream_cannot_wait) {
   policies_fixture fixture;
@@ -352,6 +381,8 @@ static Suite *options_suite(void) {
   tcase_add_test(streams, never_takes_from_another_stream_unless_asked_to);
   tcase_add_test(streams, waits_along_a_chain_of_streams);
   tcase_add_test(streams, grows_when_a_stream_cannot_wait);
+  tcase_add_test(streams, gives_back_other_streams_memory_first);
+  tcase_add_test(streams, gives_back_its_own_memory_at_last);
   suite_add_tcase(suite, streams);
   TCase *published = tcase_create("variant=published");
   tcase_add_loop_test(published, published_stitches_from_its_request_limit_on, 0, 3);
