@@ -119,6 +119,11 @@ exit_status generate_run(const generate_target *target, generate_call *call, con
 exit_status command_trace_generate(int argc, char **argv) {
   static const program_command kinds[] = {
       {"finetune", "fine-tuning of a language model", command_trace_generate_finetune},
+      {"serving", "a language model that answers requests, with growing caches",
+       command_trace_generate_serving},
+      {"random", "random sizes and lifetimes", command_trace_generate_random},
+      {"adversarial", "patterns that leave holes which later requests do not fit",
+       command_trace_generate_adversarial},
       {NULL, NULL, NULL},
   };
   return program_dispatch(kinds, "Makes traces from descriptions.", argc, argv);

@@ -49,8 +49,11 @@ static const char launcher_help[] =
 
 static void print_help(FILE *stream, const program_command *table, const char *title, const char *name) {
   fprintf(stream, "Usage: %s COMMAND [OPTION...]\n%s\n\nCommands:\n", name, title);
+  int width = 10;
   for (const program_command *command = table; command->name; command++)
-    fprintf(stream, "  %-10s %s\n", command->name, command->summary);
+    if ((int)strlen(command->name) > width) width = (int)strlen(command->name);
+  for (const program_command *command = table; command->name; command++)
+    fprintf(stream, "  %-*s %s\n", width, command->name, command->summary);
   if (table == commands) fputs(launcher_help, stream);
   fprintf(stream, "\n'%s COMMAND --help' describes a command.\n", name);
 }

@@ -43,6 +43,7 @@ struct eager {
   uint32_t cursor;      /* its next node */
   bool stopped;         /* all that it has to save is saved */
   bool backward_running;
+  bool no_gradients;
 };
 
 /* Room for one more behind count. */
@@ -86,6 +87,7 @@ trace_status eager_status(const eager *machine, trace_error *error) {
 }
 
 uint64_t eager_element(const eager *machine) { return machine->element_bytes; }
+void eager_without_gradients(eager *machine) { machine->no_gradients = true; }
 bool eager_in_backward(const eager *machine) { return machine->backward_running; }
 
 static bool idle(const eager *machine) { return machine->status != TRACE_OK || machine->stopped; }
@@ -190,6 +192,7 @@ uint64_t eager_parameter_bytes(const eager *machine, uint32_t parameter) {
 eager_tensor eager_use(uint32_t parameter) { return (eager_tensor){.parameter = parameter}; }
 
 bool eager_wanted(const eager *machine, eager_tensor tensor) {
+  if (machine->no_gradients) return false;
   return tensor.node != 0 || (tensor.parameter != 0 && machine->parameters[tensor.parameter].trainable);
 }
 

@@ -73,6 +73,8 @@ trace_status eager_status(const eager *machine, trace_error *error);
 bool eager_failed(const eager *machine);
 /* Bytes of an element of the model's precision. */
 uint64_t eager_element(const eager *machine);
+/* From now on nobody wants gradients: nothing is recorded or saved. */
+void eager_without_gradients(eager *machine);
 /* Does what runs now run in the backward's thread, recomputation included? */
 bool eager_in_backward(const eager *machine);
 

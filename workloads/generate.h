@@ -121,4 +121,86 @@ bool generate_strategy_parse(const char *text, generate_finetune_options *option
 trace_status generate_finetune(const generate_finetune_options *options, generate_sink sink,
                                trace_error *error);
 
+/* Sizes of random requests. */
+typedef enum generate_distribution {
+  GENERATE_UNIFORM,    /* low to high */
+  GENERATE_LOGUNIFORM, /* as many from each doubling between low and high */
+  GENERATE_POWERS      /* powers of two between low and high */
+} generate_distribution;
+
+/* Which allocation goes when there is no room for the next. */
+typedef enum generate_victim { GENERATE_ANY, GENERATE_OLDEST, GENERATE_NEWEST } generate_victim;
+
+typedef struct generate_random_options {
+  generate_distribution distribution;
+  uint64_t low, high; /* bytes, 1 to 2^40 */
+  uint64_t allocations;
+  uint64_t live_bytes; /* never more live, each rounded up to 512 bytes; at least high, rounded */
+  generate_victim victim;
+  uint32_t streams; /* 1 to 64; one drawn a request */
+  uint64_t seed;
+} generate_random_options;
+
+/* Log-uniform from 1 byte to 1 GiB, 10,000 allocations, 40 GiB live, any victim, one stream, seed 1. */
+void generate_random_defaults(generate_random_options *options);
+/* Names in the order of the enums, ended by NULL. */
+const char *const *generate_distribution_names(void);
+const char *const *generate_victim_names(void);
+/* All is freed at the end. Failures as of generate_finetune. Host memory: 40 bytes a live allocation. */
+trace_status generate_random(const generate_random_options *options, generate_sink sink, trace_error *error);
+
+/* Requests that leave holes which later ones do not fit. */
+typedef enum generate_pattern {
+  GENERATE_SAWTOOTH, /* a round fills the memory with blocks of one size and frees all; the next takes a size
+                        half as large again */
+  GENERATE_CHECKERBOARD, /* fills the memory, frees every second block, asks for blocks a step larger than the
+                            holes; frees all */
+  GENERATE_STAIRCASE, /* a window of blocks, half of what may live; in turn each goes, every second one first,
+                         and one a step larger than all before comes */
+  GENERATE_DOUBLING   /* of the blocks that live every second goes, and blocks of twice the size come */
+} generate_pattern;
+
+typedef struct generate_adversarial_options {
+  generate_pattern pattern;
+  uint64_t bytes;      /* of the first blocks */
+  uint64_t step_bytes; /* that checkerboards and staircases grow by */
+  uint64_t live_bytes; /* never more live */
+  uint32_t rounds;     /* of a staircase: times that the window is renewed */
+} generate_adversarial_options;
+
+/* Sawtooth, blocks of 4 MiB, steps of 512 KiB, 8 GiB live, 8 rounds. */
+void generate_adversarial_defaults(generate_adversarial_options *options);
+const char *const *generate_pattern_names(void);
+/* All is freed at the end. At most 2^20 blocks live at a time (TRACE_MALFORMED). */
+trace_status generate_adversarial(const generate_adversarial_options *options, generate_sink sink,
+                                  trace_error *error);
+
+/* How a server keeps keys and values. */
+typedef enum generate_cache {
+  GENERATE_CACHE_GROWING, /* a tensor a layer and request for keys and one for values, each copied into a
+                             larger one when it is full */
+  GENERATE_CACHE_BLOCKS   /* blocks of some tokens for all layers, more when they are full */
+} generate_cache;
+
+typedef struct generate_serving_options {
+  generate_model model;
+  generate_precision precision;
+  uint32_t requests;
+  uint32_t batch;                   /* the most that run at a time */
+  uint32_t every;                   /* steps between arrivals, on average; 1: one each step */
+  generate_sequence prompt, output; /* tokens of each request, one draw a request */
+  generate_cache cache;
+  uint32_t block; /* tokens that a cache grows by */
+  uint64_t seed;
+} generate_serving_options;
+
+/* OPT-1.3B in bf16, 64 requests, 16 at a time, one each 4 steps, prompts log-normal from 16 to 1024, outputs
+ * uniform from 16 to 256, growing by 64 tokens, seed 1. */
+void generate_serving_defaults(generate_serving_options *options);
+const char *const *generate_cache_names(void);
+/* Requests join the running batch as they arrive and leave it when they have their tokens (continuous
+ * batching); a step computes a token of each. What lives at the end: weights and workspaces. */
+trace_status generate_serving(const generate_serving_options *options, generate_sink sink,
+                              trace_error *error);
+
 #endif

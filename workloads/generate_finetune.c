@@ -1,8 +1,6 @@
-#include <inttypes.h>
-#include <string.h>
-
 #include "workloads/failure.h"
 #include "workloads/generate.h"
+#include "workloads/generate_check.h"
 #include "workloads/generate_sequence.h"
 #include "workloads/transformer.h"
 
@@ -59,27 +57,8 @@ bool generate_strategy_parse(const char *text, generate_finetune_options *option
   return true;
 }
 
-static trace_status refuse(trace_error *error, const char *what, uint64_t value, uint64_t least,
-                           uint64_t most) {
-  return trace_fail(error, TRACE_MALFORMED, "trace generate",
-                    "%s is %" PRIu64 "; expected %" PRIu64 " to %" PRIu64, what, value, least, most);
-}
-
 static trace_status check(const generate_finetune_options *options, trace_error *error) {
-  const generate_model *model = &options->model;
-  const struct {
-    const char *what;
-    uint64_t value, least, most;
-  } ranges[] = {
-      {"hidden", model->hidden, 1, 1 << 20},
-      {"layers", model->layers, 1, 4096},
-      {"heads", model->heads, 1, 1 << 16},
-      {"key and value heads", model->key_value_heads, 1, model->heads},
-      {"the size of a head", model->head_size, 1, 1 << 16},
-      {"ffn", model->ffn, 1, 1 << 22},
-      {"vocabulary", model->vocabulary, 1, 1 << 24},
-      {"positions", model->positions, 0, 1 << 24},
-      {"the rotated part of a head", model->rotary_size, 0, model->head_size},
+  const generate_check_range ranges[] = {
       {"batch", options->batch, 1, 1 << 20},
       {"the adapters' rank", options->lora_rank, 1, 1 << 16},
       {"world", options->world, 1, 1 << 16},
@@ -87,31 +66,10 @@ static trace_status check(const generate_finetune_options *options, trace_error 
       {"the shortest sequence", options->sequence.low, 1, options->sequence.high},
       {"the longest sequence", options->sequence.high, 1, 1 << 20},
   };
-  for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
-    if (ranges[i].value < ranges[i].least || ranges[i].value > ranges[i].most)
-      return refuse(error, ranges[i].what, ranges[i].value, ranges[i].least, ranges[i].most);
-  if (model->heads % model->key_value_heads != 0)
-    return trace_fail(error, TRACE_MALFORMED, "trace generate",
-                      "%u heads do not share %u key and value heads evenly", model->heads,
-                      model->key_value_heads);
-  /* OPT's first two rows are for padding. */
-  uint32_t places =
-      model->family == GENERATE_OPT && model->positions > 2 ? model->positions - 2 : model->positions;
-  if (places > 0 && options->sequence.high > places)
-    return trace_fail(error, TRACE_MALFORMED, "trace generate",
-                      "a sequence of %u tokens is longer than the %u positions of the model",
-                      options->sequence.high, places);
-  uint64_t widest = (uint64_t)model->heads * model->head_size * 3;
-  if (widest < 2 * (uint64_t)model->ffn) widest = 2 * (uint64_t)model->ffn;
-  if (widest < model->vocabulary) widest = model->vocabulary;
-  if (widest < model->hidden) widest = model->hidden;
-  uint64_t largest;
-  if (__builtin_mul_overflow((uint64_t)options->batch * options->sequence.high, widest, &largest) ||
-      largest > UINT64_C(1) << 57)
-    return trace_fail(error, TRACE_MALFORMED, "trace generate",
-                      "one activation of %u sequences of %u tokens would have more than 2^57 elements",
-                      options->batch, options->sequence.high);
-  return TRACE_OK;
+  trace_status status = generate_check_ranges(ranges, sizeof ranges / sizeof *ranges, error);
+  if (status == TRACE_OK)
+    status = generate_check_model(&options->model, options->sequence.high, options->batch, error);
+  return status;
 }
 
 static sharding *create_sharding(const transformer *model, eager *machine) {
