@@ -172,17 +172,25 @@ static bool event_is_there(const replay_options *options, const char *path, cons
   return true;
 }
 
+static bool has_oracle(const replay_options *options) {
+  for (size_t i = 0; i < options->specs.count; i++) {
+    if (options->specs.items[i].class->capabilities & POLICY_NEEDS_LIFETIMES) return true;
+  }
+  return false;
+}
+
 /* The caller closes *source, which may be NULL, in any case. */
 static trace_status open_source(const replay_options *options, const char *path, event_source **source,
                                 trace_error *error) {
-  const bool peak = options->dump.moment == REPLAY_DUMP_PEAK;
+  const bool peak = options->dump.moment == REPLAY_DUMP_PEAK, oracle = has_oracle(options);
   trace_status status = event_source_open(path, &options->trace, source, error);
   if (status != TRACE_OK) return status;
   const char *advice =
-      options->iterations ? "store it in a file, or do not ask for --iterations"
-      : peak              ? "name one policy, one lap and another moment than the peak, or store it in a file"
-                          : "name one policy and one lap, or store it in a file";
-  if (options->specs.count > 1 || options->laps > 1 || peak || options->iterations)
+      oracle                ? "an oracle reads it twice; store it in a file"
+      : options->iterations ? "store it in a file, or do not ask for --iterations"
+      : peak ? "name one policy, one lap and another moment than the peak, or store it in a file"
+             : "name one policy and one lap, or store it in a file";
+  if (options->specs.count > 1 || options->laps > 1 || peak || options->iterations || oracle)
     event_source_expect_rewinds(*source, advice);
   return options->iterations ? event_source_find_marks(*source, error) : TRACE_OK;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/lifetimes.h"
 #include "harness/replay_laps.h"
 #include "vmm/meter.h"
 
@@ -340,7 +341,32 @@ static void attach_instruments(replay *run, const policy_spec *spec) {
   instruments_attach(settings->instruments, &subject, run->subject, run->gpu.meter);
 }
 
-static bool prepare(replay *run, const policy_spec *spec) {
+/* Makes the policy; one that has to know the trace in advance is told. */
+static bool create_policy(replay *run, event_source *source, const policy_spec *spec) {
+  char message[REPLAY_MESSAGE];
+  lifetimes known = {0};
+  policy_lifetimes told;
+  const bool oracle = spec->class->capabilities & POLICY_NEEDS_LIFETIMES;
+  if (oracle) {
+    trace_error error;
+    if (lifetimes_read(source, run->settings->frees_requested, &known, &error) != TRACE_OK) {
+      lifetimes_free(&known);
+      return fail_trace(run, &error);
+    }
+    told = lifetimes_end(&known);
+  }
+  vmm_status status =
+      policy_create_with_lifetimes(spec, run->gpu.meter, run->settings->limit, oracle ? &told : NULL,
+                                   &run->subject, message, sizeof message);
+  lifetimes_free(&known);
+  if (status == VMM_SUCCESS) return true;
+  exit_status kind = status == VMM_INVALID_VALUE   ? EXIT_STATUS_USAGE
+                     : status == VMM_OUT_OF_MEMORY ? EXIT_STATUS_OUT_OF_MEMORY
+                                                   : EXIT_STATUS_CHECK_FAILED;
+  return replay_fail(run, kind, "%s", message);
+}
+
+static bool prepare(replay *run, event_source *source, const policy_spec *spec) {
   replay_result *result = run->result;
   char message[REPLAY_MESSAGE];
   result->laps = calloc(run->settings->laps, sizeof *result->laps);
@@ -351,16 +377,9 @@ static bool prepare(replay *run, const policy_spec *spec) {
   }
   exit_status opened = device_open(run->settings->model, &run->gpu, message, sizeof message);
   if (opened != EXIT_STATUS_DONE) return replay_fail(run, opened, "%s", message);
-  vmm_status status =
-      policy_create(spec, run->gpu.meter, run->settings->limit, &run->subject, message, sizeof message);
-  if (status == VMM_SUCCESS) {
-    attach_instruments(run, spec);
-    return true;
-  }
-  exit_status kind = status == VMM_INVALID_VALUE   ? EXIT_STATUS_USAGE
-                     : status == VMM_OUT_OF_MEMORY ? EXIT_STATUS_OUT_OF_MEMORY
-                                                   : EXIT_STATUS_CHECK_FAILED;
-  return replay_fail(run, kind, "%s", message);
+  if (!create_policy(run, source, spec)) return false;
+  attach_instruments(run, spec);
+  return true;
 }
 
 static bool keep_timeline(replay *run) {
@@ -404,8 +423,8 @@ static void run_once(event_source *source, const policy_spec *spec, const replay
   replay run = {.settings = settings, .result = result, .stop_at_live = stop_at_live};
   run.verify = settings->verify && !(spec->class->capabilities & POLICY_NO_MEMORY);
   run.uses_pool = spec->class->capabilities & POLICY_NEEDS_ASYNC;
-  if (prepare(&run, spec) && replay_iterations_begin(&run, source) && replay_laps(&run, source, shown) &&
-      check_laps(&run) && keep_timeline(&run)) {
+  if (prepare(&run, source, spec) && replay_iterations_begin(&run, source) &&
+      replay_laps(&run, source, shown) && check_laps(&run) && keep_timeline(&run)) {
     result->complete = true;
     if (result->failed_allocs > 0) result->status = EXIT_STATUS_OUT_OF_MEMORY;
     replay_laps_settle(result);

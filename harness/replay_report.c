@@ -34,6 +34,8 @@ void replay_changed_options_text(const policy_spec *spec, char *text, size_t tex
 }
 
 const char *replay_model_note(const policy_spec *spec, const device_model *model) {
+  if (spec->class->capabilities & POLICY_NEEDS_LIFETIMES)
+    return "an oracle: it knows the whole trace in advance";
   const bool modelled = model->source && spec->class->capabilities & POLICY_NEEDS_ASYNC;
   return modelled ? "a model: placement of the driver's pool is not public" : NULL;
 }

@@ -9,4 +9,5 @@
   XX(rawvmm)            \
   XX(gmlake)            \
   XX(aliasheap)         \
+  XX(planned)           \
   XX(null)

@@ -17,8 +17,8 @@ name=$1 summary=$2
 ! grep -q "XX($name)" policies/list.h || fail "$name is registered already"
 
 sed -e "s/NAME/$name/g" -e "s/SUMMARY/$summary/g" policies/skeleton.c.in >"policies/$name.c"
-# Before the null policy, which stays last.
+# Before the oracle and the null policy, which stay last.
 line=$(printf '  XX(%s)%*s\\' "$name" $((18 - ${#name} > 1 ? 18 - ${#name} : 1)) '')
-awk -v line="$line" '/XX\(null\)/ { print line } { print }' policies/list.h >policies/list.h.new
+awk -v line="$line" '/XX\(planned\)/ { print line } { print }' policies/list.h >policies/list.h.new
 mv -- policies/list.h.new policies/list.h
 printf 'lakebed: policies/%s.c is written and registered in policies/list.h\n' "$name" >&2

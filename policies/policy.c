@@ -26,6 +26,12 @@ const policy_class *policy_find(const char *name) {
 
 vmm_status policy_create(const policy_spec *spec, vmm_driver *driver, uint64_t limit, policy **created,
                          char *message, size_t message_size) {
+  return policy_create_with_lifetimes(spec, driver, limit, NULL, created, message, message_size);
+}
+
+vmm_status policy_create_with_lifetimes(const policy_spec *spec, vmm_driver *driver, uint64_t limit,
+                                        const policy_lifetimes *lifetimes, policy **created, char *message,
+                                        size_t message_size) {
   const policy_class *class = spec->class;
   *created = NULL;
   if (message_size > 0) message[0] = '\0';
@@ -37,7 +43,15 @@ vmm_status policy_create(const policy_spec *spec, vmm_driver *driver, uint64_t l
              class->name, class->abi, class->size, POLICY_ABI, sizeof *class);
     return VMM_INVALID_VALUE;
   }
-  policy_configuration configuration = {.driver = driver, .values = spec->values, .limit = limit};
+  if ((class->capabilities & POLICY_NEEDS_LIFETIMES) && !lifetimes) {
+    snprintf(message, message_size,
+             "policy %s is an oracle: it has to know the whole trace in advance, as in a replay, and cannot "
+             "serve requests as they come",
+             class->name);
+    return VMM_INVALID_VALUE;
+  }
+  policy_configuration configuration = {
+      .driver = driver, .values = spec->values, .limit = limit, .lifetimes = lifetimes};
   vmm_status status = class->create(&configuration, created, message, message_size);
   if (status == VMM_SUCCESS) (*created)->class = class;
   if (status != VMM_SUCCESS && message_size > 0 && message[0] == '\0') {
@@ -57,7 +71,7 @@ vmm_status policy_alloc(policy *self, uint64_t size, vmm_stream stream, vmm_addr
   *address = 0;
   if (stream >= POOL_STREAM_LIMIT) return VMM_INVALID_VALUE;
   if (size == 0) return VMM_SUCCESS;
-  if (size >= UINT64_C(1) << 60) {
+  if (size >= POLICY_SIZE_LIMIT) {
     self->heap.statistics.failures++;
     return VMM_OUT_OF_MEMORY;
   }

@@ -18,7 +18,7 @@
 #include "vmm/driver.h"
 
 #define POLICY_MAGIC UINT32_C(0x4c4b4244) /* "LKBD" */
-#define POLICY_ABI UINT32_C(1)
+#define POLICY_ABI UINT32_C(2)
 
 typedef enum policy_capability {
   POLICY_NEEDS_VMM = 1u << 0,       /* uses reserve, create, map */
@@ -62,10 +62,26 @@ typedef struct policy_value {
 
 typedef struct policy policy;
 
+/* A request, as a policy with POLICY_NEEDS_LIFETIMES is told of it in advance. */
+typedef struct policy_lifetime {
+  uint64_t size; /* of at least one byte */
+  uint64_t end;  /* requests that are made before its free, itself included; all where it is not freed */
+  vmm_stream stream;
+  bool optional; /* it failed when the trace was recorded, and may fail again; freed at once */
+} policy_lifetime;
+
+/* All requests of a trace that reach the policy, in their order. Several laps repeat them, each after all
+ * has been freed. */
+typedef struct policy_lifetimes {
+  const policy_lifetime *items;
+  uint64_t count;
+} policy_lifetimes;
+
 typedef struct policy_configuration {
-  vmm_driver *driver;         /* borrowed; outlives the policy */
-  const policy_value *values; /* one per option */
-  uint64_t limit;             /* most bytes the policy may hold from the driver; UINT64_MAX: none */
+  vmm_driver *driver;                /* borrowed; outlives the policy */
+  const policy_value *values;        /* one per option */
+  uint64_t limit;                    /* most bytes the policy may hold from the driver; UINT64_MAX: none */
+  const policy_lifetimes *lifetimes; /* borrowed during create; NULL: nobody knows the future */
 } policy_configuration;
 
 /* A number that only this policy has: "stitch_free", "calls", 12. */
@@ -160,10 +176,18 @@ bool policy_parse_size(const char *text, uint64_t *bytes);
 /* Makes a policy from a spec over a driver. The caller destroys it with policy_destroy. */
 vmm_status policy_create(const policy_spec *spec, vmm_driver *driver, uint64_t limit, policy **created,
                          char *message, size_t message_size);
+/* The same for a policy that may need to know the future; lifetimes are borrowed for the call. Without them,
+ * as with policy_create, a policy with POLICY_NEEDS_LIFETIMES is refused: INVALID_VALUE. */
+vmm_status policy_create_with_lifetimes(const policy_spec *spec, vmm_driver *driver, uint64_t limit,
+                                        const policy_lifetimes *lifetimes, policy **created, char *message,
+                                        size_t message_size);
 /* Accepts NULL. */
 void policy_destroy(policy *self);
 
-/* Size 0: SUCCESS and address 0, nothing counted, as PyTorch does. 1 EiB and more: OUT_OF_MEMORY at once.
+/* From here on requests are answered with OUT_OF_MEMORY at once: 1 EiB. */
+#define POLICY_SIZE_LIMIT (UINT64_C(1) << 60)
+
+/* Size 0: SUCCESS and address 0, nothing counted, as PyTorch does. POLICY_SIZE_LIMIT: see above.
  * Served after the driver had refused something on the way: that failure is no longer the driver's error.
  * A stream from POOL_STREAM_LIMIT on: INVALID_VALUE, here and in policy_record_stream. */
 vmm_status policy_alloc(policy *self, uint64_t size, vmm_stream stream, vmm_address *address);

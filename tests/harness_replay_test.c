@@ -395,6 +395,14 @@ START_TEST(standard_input_is_read_once) {
   program_run run = replay_standard_input(path, "null", "1");
   ck_assert_int_eq(run.status, EXIT_STATUS_DONE);
   program_run_free(&run);
+  run = replay_standard_input(path, "planned", "1");
+  ck_assert_int_eq(run.status, EXIT_STATUS_USAGE);
+  ck_assert_has(run.errors, "too long to be kept in memory: an oracle reads it twice; store it in a file");
+  program_run_free(&run);
+  run = replay_standard_input(kept, "planned", "2");
+  ck_assert_int_eq(run.status, EXIT_STATUS_DONE);
+  ck_assert_has(run.output, "planned is an oracle: it knows the whole trace in advance");
+  program_run_free(&run);
   remove(path);
   free(path);
   free(kept);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void policies_fixture_open(policies_fixture *fixture, const policies_fixture_options *options) {
   char message[512] = "";
@@ -26,8 +27,8 @@ void policies_fixture_open(policies_fixture *fixture, const policies_fixture_opt
   policy_spec spec;
   status = policy_spec_parse(options->spec, &spec, message, sizeof message);
   require(status == VMM_SUCCESS, "%s", message);
-  status = policy_create(&spec, fixture->meter, options->limit ? options->limit : UINT64_MAX,
-                         &fixture->policy, message, sizeof message);
+  status = policy_create_with_lifetimes(&spec, fixture->meter, options->limit ? options->limit : UINT64_MAX,
+                                        options->lifetimes, &fixture->policy, message, sizeof message);
   require(status == VMM_SUCCESS, "%s: %s", options->spec, message);
 }
 
@@ -181,6 +182,13 @@ void policies_replay_close(policies_replay *replay) {
   free(replay->sizes);
 }
 
+policy_lifetimes policies_lifetimes(const trace_events *events, lifetimes *known) {
+  *known = (lifetimes){0};
+  for (uint64_t i = 0; i < events->count; i++)
+    require(lifetimes_add(known, &events->events[i], false), "the host has no memory");
+  return lifetimes_end(known);
+}
+
 static int compare_traces(const void *left, const void *right) {
   return strcmp(((const policies_trace *)left)->name, ((const policies_trace *)right)->name);
 }
@@ -206,18 +214,23 @@ static size_t add_folder(policies_trace *traces, size_t count, size_t capacity, 
   return count;
 }
 
+const char *policies_shared(const char *folder, char *buffer) {
+  /* Tests may run in a folder of links: the tree is where this one leads to. */
+  char tree[PATH_MAX];
+  if (!realpath("tests/golden/pytorch_2.11_h200.jsonl", tree)) return NULL;
+  for (int levels = 0; levels < 3; levels++) {
+    char *slash = strrchr(tree, '/');
+    if (slash) *slash = '\0';
+  }
+  int used = snprintf(buffer, PATH_MAX, "%s/../shared/%s", tree, folder);
+  return used > 0 && used < PATH_MAX && access(buffer, R_OK) == 0 ? buffer : NULL;
+}
+
 size_t policies_traces(policies_trace *traces, size_t capacity) {
   size_t count = add_folder(traces, 0, capacity, "workloads/bundled", true);
-  /* Tests may run in a folder of links: the tree is where this one leads to. */
-  char tree[PATH_MAX], shared[PATH_MAX + 64];
-  if (realpath("tests/golden/pytorch_2.11_h200.jsonl", tree)) {
-    for (int levels = 0; levels < 3; levels++) {
-      char *slash = strrchr(tree, '/');
-      if (slash) *slash = '\0';
-    }
-    snprintf(shared, sizeof shared, "%s/../shared/traces", tree);
-    count = add_folder(traces, count, capacity, shared, false);
-  }
+  char buffer[PATH_MAX];
+  const char *shared = policies_shared("traces", buffer);
+  if (shared) count = add_folder(traces, count, capacity, shared, false);
   qsort(traces, count, sizeof *traces, compare_traces);
   return count;
 }

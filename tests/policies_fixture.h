@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "harness/lifetimes.h"
 #include "policies/policy.h"
 #include "vmm/meter.h"
 #include "vmm/sim.h"
@@ -33,6 +34,7 @@ typedef struct policies_fixture_options {
   uint64_t address_limit; /* 0: the device's */
   uint64_t event_delay;
   bool backed;
+  const policy_lifetimes *lifetimes; /* what an oracle is told; NULL: nothing */
 } policies_fixture_options;
 
 typedef struct policies_fixture {
@@ -79,6 +81,9 @@ void policies_replay_lap(policies_replay *replay, policies_fixture *fixture, uin
 void policies_replay_free_all(policies_replay *replay, policies_fixture *fixture);
 void policies_replay_close(policies_replay *replay);
 
+/* What an oracle has to know to replay these events; the caller frees with lifetimes_free. */
+policy_lifetimes policies_lifetimes(const trace_events *events, lifetimes *known);
+
 /* All traces that can be reached, by name, sorted: those under workloads/bundled, and those of
  * the folder ../shared/traces beside the source tree where there is one. */
 typedef struct policies_trace {
@@ -89,6 +94,10 @@ typedef struct policies_trace {
 } policies_trace;
 
 size_t policies_traces(policies_trace *traces, size_t capacity);
+/* The path of a folder of ../shared beside the source tree; NULL when it is not there. buffer: PATH_MAX
+ * bytes.
+ */
+const char *policies_shared(const char *folder, char *buffer);
 /* Fails the test when it cannot be read. */
 void policies_trace_load(const policies_trace *found, trace_events *events);
 

@@ -34,7 +34,10 @@ static void compare_run(const char *policy_name, const json_t *run) {
   trace_events events;
   policies_trace_load(trace_of(traces, count, trace_name), &events);
   policies_fixture fixture;
-  policies_fixture_open(&fixture, &(policies_fixture_options){.spec = policy_name, .profile = "h200"});
+  lifetimes known;
+  const policy_lifetimes told = policies_lifetimes(&events, &known);
+  policies_fixture_open(
+      &fixture, &(policies_fixture_options){.spec = policy_name, .profile = "h200", .lifetimes = &told});
   policies_replay replay;
   policies_replay_open(&replay, &events);
   policies_replay_lap(&replay, &fixture, 0);
@@ -73,6 +76,7 @@ static void compare_run(const char *policy_name, const json_t *run) {
   policies_replay_free_all(&replay, &fixture);
   policies_replay_close(&replay);
   policies_fixture_close(&fixture);
+  lifetimes_free(&known);
   trace_events_free(&events);
 }
 

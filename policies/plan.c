@@ -1,0 +1,238 @@
+#include "policies/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "policies/plan_search.h"
+#include "policies/plan_space.h"
+
+enum { SEARCH_BLOCKS = 4096 }; /* more are not searched */
+
+static uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+/* ---- sections and the lower bound ---- */
+
+/* A section begins at the first request and at every one before which something was freed. */
+static vmm_status cut_sections(const policy_lifetimes *requests, plan *made) {
+  const uint64_t count = requests->count;
+  uint32_t *section = calloc(count + 2, sizeof *section); /* first a mark, then the number */
+  if (!section) return VMM_OUT_OF_MEMORY;
+  for (uint64_t i = 0; i < count; i++) section[requests->items[i].end] = 1;
+  section[0] = 0;
+  for (uint64_t i = 1; i <= count; i++) section[i] += section[i - 1];
+  /* What is never freed ends with the last section. */
+  made->sections = section[count - 1] + 1;
+  for (uint64_t i = 0; i < count; i++) {
+    const uint64_t end = requests->items[i].end;
+    made->blocks[i].begin = section[i];
+    made->blocks[i].end = end == count ? made->sections : section[end];
+  }
+  free(section);
+  return VMM_SUCCESS;
+}
+
+static vmm_status find_lower_bound(plan *made) {
+  uint64_t *change = calloc((size_t)made->sections + 1, sizeof *change), live = 0; /* modulo 2^64 */
+  if (!change) return VMM_OUT_OF_MEMORY;
+  for (uint64_t i = 0; i < made->count; i++) {
+    if (made->blocks[i].optional) continue;
+    change[made->blocks[i].begin] += made->blocks[i].size;
+    change[made->blocks[i].end] -= made->blocks[i].size;
+  }
+  for (uint32_t i = 0; i < made->sections; i++) {
+    live += change[i];
+    if (live > made->lower_bound) made->lower_bound = live;
+  }
+  free(change);
+  return VMM_SUCCESS;
+}
+
+vmm_status plan_prepare(const policy_lifetimes *requests, uint64_t quantum, plan *made) {
+  const uint64_t count = requests->count;
+  memset(made, 0, sizeof *made);
+  if (count > INT32_MAX) return VMM_INVALID_VALUE;
+  if (count == 0) return VMM_SUCCESS;
+  made->blocks = calloc(count, sizeof *made->blocks);
+  made->count = count;
+  vmm_status status = made->blocks ? VMM_SUCCESS : VMM_OUT_OF_MEMORY;
+  uint64_t room = UINT64_MAX / 4; /* for all sizes together, so that no offset overflows */
+  for (uint64_t i = 0; status == VMM_SUCCESS && i < count; i++) {
+    const policy_lifetime *request = &requests->items[i];
+    if (request->end <= i || request->end > count || request->size > room - quantum || request->size == 0) {
+      status = VMM_INVALID_VALUE;
+      break;
+    }
+    made->blocks[i] = (plan_block){.size = round_up(request->size, quantum), .optional = request->optional};
+    room -= made->blocks[i].size;
+    if (room < quantum) status = VMM_INVALID_VALUE;
+  }
+  if (status == VMM_SUCCESS) status = cut_sections(requests, made);
+  if (status == VMM_SUCCESS) status = find_lower_bound(made);
+  if (status != VMM_SUCCESS) plan_free(made);
+  return status;
+}
+
+void plan_free(plan *made) {
+  free(made->blocks);
+  memset(made, 0, sizeof *made);
+}
+
+/* ---- orders ---- */
+
+/* A block's place in an order: ascending by the first key, the second, its number. */
+typedef struct ranked {
+  double first, second;
+  uint32_t block;
+} ranked;
+
+static int compare_ranked(const void *left, const void *right) {
+  const ranked *a = left, *b = right;
+  if (a->first != b->first) return a->first < b->first ? -1 : 1;
+  if (a->second != b->second) return a->second < b->second ? -1 : 1;
+  return a->block < b->block ? -1 : a->block > b->block;
+}
+
+/* The larger and longer first; optional ones last. */
+static ranked rank_of(const plan *made, plan_order order, uint32_t number) {
+  const plan_block *block = &made->blocks[number];
+  const double size = (double)block->size, life = block->end - block->begin;
+  if (block->optional) return (ranked){1, 0, number};
+  switch (order) {
+    case PLAN_BY_SIZE:
+      return (ranked){-size, -life, number};
+    case PLAN_BY_AREA:
+      return (ranked){-size * life, -size, number};
+    case PLAN_BY_LIFETIME:
+      return (ranked){-life, -size, number};
+    default:
+      return (ranked){0, 0, number};
+  }
+}
+
+static void rank_blocks(const plan *made, plan_order order, ranked *ranks) {
+  for (uint32_t i = 0; i < made->count; i++) ranks[i] = rank_of(made, order, i);
+  qsort(ranks, made->count, sizeof *ranks, compare_ranked);
+}
+
+/* What the ways to a plan work with. */
+typedef struct planner {
+  const plan_settings *settings;
+  plan *made;
+  plan_space *space;
+  uint64_t *offsets; /* of the plan being tried */
+  uint64_t target;   /* a peak that is as good as the lower bound */
+} planner;
+
+/* Places all blocks in this order. Gives up once a peak of stop is reached: the peak is then at least
+ * that. */
+static vmm_status place(planner *self, const ranked *ranks, uint64_t stop, uint64_t *peak) {
+  plan_space_clear(self->space);
+  *peak = 0;
+  for (uint64_t i = 0; i < self->made->count; i++) {
+    const plan_block *block = &self->made->blocks[ranks[i].block];
+    const uint64_t offset = plan_space_lowest(self->space, block->begin, block->end, block->size);
+    if (!plan_space_add(self->space, block->begin, block->end, offset, block->size)) return VMM_OUT_OF_MEMORY;
+    self->offsets[ranks[i].block] = offset;
+    if (block->optional || offset + block->size <= *peak) continue;
+    *peak = offset + block->size;
+    if (*peak >= stop) break;
+  }
+  self->made->steps = plan_space_steps(self->space);
+  return VMM_SUCCESS;
+}
+
+static void keep(planner *self, uint64_t peak) {
+  for (uint64_t i = 0; i < self->made->count; i++) self->made->blocks[i].offset = self->offsets[i];
+  self->made->peak = peak;
+}
+
+/* Every order once, until one is good enough. best: the order of the plan kept. */
+static vmm_status try_orders(planner *self, ranked *ranks, ranked *best) {
+  plan *made = self->made;
+  made->peak = UINT64_MAX;
+  for (plan_order order = 0; order < PLAN_ORDERS && made->peak > self->target; order++) {
+    if (order > 0 && made->steps > self->settings->effort) break;
+    uint64_t peak;
+    rank_blocks(made, order, ranks);
+    vmm_status status = place(self, ranks, UINT64_MAX, &peak);
+    if (status != VMM_SUCCESS) return status;
+    made->order_peaks[order] = peak;
+    if (peak >= made->peak) continue;
+    keep(self, peak);
+    memcpy(best, ranks, made->count * sizeof *ranks);
+  }
+  return VMM_SUCCESS;
+}
+
+/* ---- improvement ---- */
+
+static double random_share(uint64_t *state) {
+  *state ^= *state << 13;
+  *state ^= *state >> 7;
+  *state ^= *state << 17;
+  return (double)(*state >> 11) / 9007199254740992.0;
+}
+
+/* Blocks that end above the target are placed earlier next time, others a little shuffled (squeaky wheel
+ * optimisation: Joslin and Clements, 1999). */
+static vmm_status improve(planner *self, ranked *ranks, ranked *best, uint64_t until) {
+  plan *made = self->made;
+  uint64_t random = UINT64_C(0x9e3779b97f4a7c15), stale = 0;
+  memcpy(ranks, best, made->count * sizeof *ranks);
+  for (uint64_t i = 0; i < made->count; i++) self->offsets[i] = made->blocks[i].offset;
+  uint64_t peak = made->peak;
+  while (made->peak > self->target && made->steps < until) {
+    for (uint32_t i = 0; i < made->count; i++) {
+      const plan_block *block = &made->blocks[ranks[i].block];
+      const uint64_t end = self->offsets[ranks[i].block] + block->size;
+      double share = 0.02 * random_share(&random);
+      if (end > self->target) share = 0.3 + 0.7 * random_share(&random);
+      ranks[i].first = block->optional ? (double)made->count : i * (1 - share);
+      ranks[i].second = 0;
+    }
+    qsort(ranks, made->count, sizeof *ranks, compare_ranked);
+    vmm_status status = place(self, ranks, UINT64_MAX, &peak);
+    if (status != VMM_SUCCESS) return status;
+    made->rounds++;
+    if (peak < made->peak) {
+      keep(self, peak);
+      memcpy(best, ranks, made->count * sizeof *ranks);
+      stale = 0;
+    } else if (++stale % 50 == 0) {
+      memcpy(ranks, best, made->count * sizeof *ranks);
+      for (uint64_t i = 0; i < made->count; i++) self->offsets[i] = made->blocks[i].offset;
+    }
+  }
+  return VMM_SUCCESS;
+}
+
+/* ---- all together ---- */
+
+static vmm_status find_offsets(planner *self, ranked *ranks, ranked *best) {
+  plan *made = self->made;
+  const uint64_t effort = self->settings->effort;
+  vmm_status status = try_orders(self, ranks, best);
+  const bool searched = made->count <= SEARCH_BLOCKS;
+  const uint64_t left = effort > made->steps ? effort - made->steps : 0;
+  if (status == VMM_SUCCESS) status = improve(self, ranks, best, made->steps + (searched ? left / 64 : left));
+  if (status == VMM_SUCCESS && searched && made->peak > self->target && made->steps < effort)
+    status = plan_search(made, self->target, effort - made->steps);
+  return status;
+}
+
+vmm_status plan_make(const policy_lifetimes *requests, const plan_settings *settings, plan *made) {
+  vmm_status status = plan_prepare(requests, settings->quantum, made);
+  if (status != VMM_SUCCESS || made->count == 0) return status;
+  planner self = {.settings = settings, .made = made};
+  self.target = round_up(made->lower_bound, settings->precision);
+  self.space = plan_space_create(made->sections);
+  self.offsets = malloc(made->count * sizeof *self.offsets);
+  ranked *ranks = malloc(made->count * sizeof *ranks), *best = malloc(made->count * sizeof *best);
+  status = self.space && self.offsets && ranks && best ? find_offsets(&self, ranks, best) : VMM_OUT_OF_MEMORY;
+  plan_space_destroy(self.space);
+  free(self.offsets);
+  free(ranks);
+  free(best);
+  if (status != VMM_SUCCESS) plan_free(made);
+  return status;
+}
