@@ -110,7 +110,7 @@ section_alloc() {
   measure alloc_mixed bench alloc --seconds 1 --sizes mixed --live 256 --min 64KiB
 }
 
-policies=native,bfc,expandable,tfbfc,gmlake,aliasheap
+policies=native,async,bfc,expandable,tfbfc,gmlake,aliasheap,planned
 heavy=rawvmm # minutes on a device: replayed on the simulated one only
 
 recordings() {
@@ -135,11 +135,16 @@ section_replay() { replay_into "$out" replay -p "$policies" "${options[@]}"; }
 # The same, every allocation filled with its own pattern and checked before its free.
 section_verify() { replay_into "$out" verify -p "$policies" "${options[@]}" --verify; }
 
-# The same on the simulated H200: needs no GPU. Timeline of the first recording of OPT-1.3B, and means a policy.
+# The recordings whose memory is drawn over their events.
+drawn=(opt-1.3b-LR-b16-s512-w4-v0-i8 opt-1.3b-LR-b16-s1024-w1-v1 opt-1.3b-N-b8-s512-w4-v1)
+
+# The same on the simulated H200: needs no GPU. Timelines of three recordings too.
 section_sim() {
   mkdir -p -- "$simulated"
   replay_into "$simulated" replay -p "$policies,$heavy" --driver sim --no-host-timing
-  "$lakebed" replay "$here/../workloads/bundled/opt-1.3b-LR-b16-s512-w4-v0-i8.pickle.xz" -p "$policies" --driver sim --quiet \
+  local recording paths=()
+  for recording in "${drawn[@]}"; do paths+=("$here/../workloads/bundled/$recording.pickle.xz"); done
+  "$lakebed" replay "${paths[@]}" -p "$policies,$heavy" --driver sim --quiet \
     --timeline "$simulated/timeline.csv" --timeline-points 600 >/dev/null || failed=1
 }
 
@@ -218,13 +223,32 @@ iterations_table() {
 # A CSV whose quoted fields, which hold commas, are replaced by a word.
 plain_csv() { sed 's/"[^"]*"/quoted/g' -- "$1"; }
 
-# Means over the recordings of training runs (not the made-up event files): policy,utilisation,driver ms.
+# Means over recordings of training runs (RECORDINGS) or over those and made-up event files (ALL), of each policy's
+# first file: policy,utilisation,driver ms,frontier,oracle. frontier: 1 where no other policy, oracles left out, holds
+# less in less time.
 means() {
-  awk -F, '
+  local which=$1 file
+  shift
+  for file in "$@"; do [[ ! -s $file ]] || plain_csv "$file"; done | awk -F, -v which="$which" '
     /^#/ { next }
-    !columns { for (i = 1; i <= NF; i++) at[$i] = i; columns = NF; next }
-    $at["trace"] ~ /\.pickle/ { util[$at["policy"]] += $at["utilization"]; ms[$at["policy"]] += $at["driver_us"] / 1000; n[$at["policy"]]++ }
-    END { for (policy in n) printf "%s,%.4f,%.2f\n", policy, util[policy] / n[policy], ms[policy] / n[policy] }' <(plain_csv "$1") | sort
+    $1 == "trace" { files++; for (i = 1; i <= NF; i++) at[$i] = i; next }
+    {
+      policy = $at["policy"]
+      if (!(policy in file)) file[policy] = files
+      if (file[policy] != files || $at["utilization"] == "" || (which == "RECORDINGS" && $at["trace"] !~ /\.pickle/)) next
+      util[policy] += $at["utilization"]; ms[policy] += $at["driver_us"] / 1000; n[policy]++
+    }
+    END {
+      for (policy in n) { util[policy] /= n[policy]; ms[policy] /= n[policy] }
+      for (policy in n) {
+        oracle = policy == "planned"
+        best = !oracle
+        for (other in n)
+          if (other != "planned" && other != policy && util[other] >= util[policy] && ms[other] <= ms[policy] &&
+              (util[other] > util[policy] || ms[other] < ms[policy])) best = 0
+        printf "%s,%.4f,%.3f,%d,%d\n", policy, util[policy], ms[policy], best, oracle
+      }
+    }' | sort -t, -k3,3g
 }
 
 # The table that README.md opens with: policy, mean and worst utilisation, mean reserved peak in GiB, mean driver ms.
@@ -432,6 +456,7 @@ section_compare() {
       /^#/ { next }
       !(FILENAME in seen) { seen[FILENAME]; delete at; for (i = 1; i <= NF; i++) at[$i] = i; next }
       { key = $at["trace"] SUBSEP $at["policy"] }
+      $at["policy"] == "async" { next } # placement in that pool is not public: only a model
       NR == FNR { us[key] = $at["driver_us"]; reserved[key] = $at["reserved_peak_bytes"]; calls[key] = $at["driver_calls"]; next }
       !header++ { printf "%-44s %-12s %12s %12s %8s %10s %6s\n", "trace", "policy", "measured ms", "model ms", "ratio", "reserved", "calls" }
       key in us {
@@ -456,24 +481,28 @@ draw() {
   done
 }
 
+# Utilisation against driver time, from the replays in FOLDER: draw_frontier FOLDER HEADING SECTION
+draw_frontier() {
+  local folder=$1 heading=$2 section=$3 scratch recordings all
+  [[ -s $folder/replay.csv ]] || return
+  scratch=$(mktemp -d)
+  means RECORDINGS "$folder/replay.csv" "$folder/async.csv" >"$scratch/recordings"
+  means ALL "$folder/replay.csv" "$folder/async.csv" >"$scratch/all"
+  all=$(grep -v '^#' "$folder/replay.csv" | tail -n +2 | cut -d, -f1 | sort -u | wc -l)
+  recordings=$(grep -v '^#' "$folder/replay.csv" | cut -d, -f1 | sort -u | grep -c pickle)
+  draw frontier "$folder/frontier" "recordings=$scratch/recordings" "all=$scratch/all" "heading=$heading" \
+    "heading_recordings=$recordings recorded training runs" "heading_all=these and $((all - recordings)) made-up traces" \
+    "provenance=results/regenerate.sh $section figures"
+  rm -rf -- "$scratch"
+}
+
 draw_replays() {
-  local scratch
-  scratch=$(mktemp)
   if [[ -s $simulated/timeline.csv ]]; then
-    draw memory "$simulated/memory" "csv=$simulated/timeline.csv" 'heading=OPT-1.3B, LoRA and recomputation, 4 ranks: memory over eight iterations' \
+    draw memory "$simulated/memory" "csv=$simulated/timeline.csv" "traces=${drawn[*]}" \
       'provenance=simulated H200; results/regenerate.sh sim figures'
   fi
-  if [[ -s $simulated/replay.csv ]]; then
-    means "$simulated/replay.csv" >"$scratch"
-    draw frontier "$simulated/frontier" "data=$scratch" 'heading=Recorded training runs on the simulated H200' \
-      "provenance=$(grep -v '^#' "$simulated/replay.csv" | cut -d, -f1 | sort -u | grep -c pickle) recordings; results/regenerate.sh sim figures"
-  fi
-  if [[ -s $out/replay.csv ]]; then
-    means "$out/replay.csv" >"$scratch"
-    draw frontier "$out/frontier" "data=$scratch" 'heading=Recorded training runs on an H200' \
-      "provenance=$(grep -v '^#' "$out/replay.csv" | cut -d, -f1 | sort -u | grep -c pickle) recordings; results/regenerate.sh replay figures"
-  fi
-  rm -f -- "$scratch"
+  draw_frontier "$simulated" 'Memory against driver time on the simulated H200' sim
+  draw_frontier "$out" 'Memory against driver time on an H200' replay
 }
 
 # Utilisation over the fragmentation limit, a line a recording: 'LIMIT,utilisation' lines, an empty line and a name between traces.
