@@ -51,10 +51,21 @@ typedef struct alias_block {
 
 typedef struct alias_settings {
   uint64_t huge;            /* from here on a request that finds no hole is stitched */
+  uint64_t small_job;       /* below this live peak huge is less, in proportion */
   uint64_t medium;          /* from here on it may be, if growing would waste too much */
-  uint64_t handle_start;    /* handles while the job starts up */
-  uint64_t handle_edge;     /* later ones: at the ends of a growth */
-  uint64_t handle_limit;    /* later ones: in the middle */
+  uint64_t handle_start;    /* handles while the job starts up, at most */
+  double start_share;       /* of reserved memory, likewise */
+  uint64_t handle_least;    /* later ones, at the ends of a growth: at least */
+  uint64_t handle_edge;     /* at most */
+  uint64_t handle_parts;    /* in between, the live peak divided by this */
+  uint64_t handle_limit;    /* later ones, in the middle of a growth: at most */
+  double middle_share;      /* of the growth, likewise */
+  uint64_t keep;            /* holes from here on are kept from smaller requests */
+  uint64_t near_limit;      /* requests up to here prefer holes not much longer than they are: */
+  double near;              /* below this many times their size */
+  uint64_t near_least;      /* or this many bytes */
+  double settled;           /* live peaks' worth of allocations without a new one */
+  bool coarsest;            /* large handles are stitched first */
   uint64_t edge_minimum;    /* pieces of handles worth stitching */
   double extension_minimum; /* share of a request that the free end of a window must cover */
   uint64_t windows_limit;
@@ -77,6 +88,7 @@ typedef struct alias_heap {
   uint64_t births, uses;
   uint64_t live, live_peak; /* bytes */
   uint64_t total_allocated, total_freed;
+  uint64_t allocated_at_peak; /* total_allocated when the live peak last rose */
   uint64_t stitches, window_hits, evictions, unclean_uses;
   unsigned hit_operation, stitch_operation, evict_operation;
 } alias_heap;
@@ -107,9 +119,25 @@ bool alias_window_find(const alias_heap *heap, uint64_t size, alias_place *place
 bool alias_window_free_end(const alias_heap *heap, const alias_window *window, uint64_t limit,
                            alias_place *place);
 
+/* ---- growth: alias_heap_growth.c ---- */
+
+/* Has the job freed next to nothing yet? */
+bool alias_starting_up(const alias_heap *heap);
+/* Has the live peak stood long enough to be taken for the job's? */
+bool alias_settled(const alias_heap *heap);
+/* Is a request that finds no hole to be stitched rather than let the main range grow by need? */
+bool alias_stitches(const alias_heap *heap, uint64_t size, uint64_t need);
+/* The least by which to grow. */
+uint64_t alias_growth_quantum(const alias_heap *heap, bool start_up);
 /* How a growth of so many bytes is cut into handles: writes their sizes, returns how many,
- * at most capacity. start_up: the job has freed next to nothing yet. */
+ * at most capacity. */
 uint64_t alias_cut(const alias_heap *heap, uint64_t bytes, bool start_up, uint64_t *sizes, uint64_t capacity);
+/* Free bytes at the end of the main range. O(log n). */
+uint64_t alias_main_tail(const alias_heap *heap);
+/* New handles at the end of the main range, free. */
+vmm_status alias_grow(alias_heap *heap, uint64_t bytes, bool start_up);
+
+/* ---- stitching: alias_heap_stitch.c ---- */
 
 /* Second mappings of free pieces of handles, and new ones for what is missing. grow_bytes: what
  * growing the main range would take instead; *declined when that is no more, with OUT_OF_MEMORY.
@@ -123,12 +151,15 @@ vmm_status alias_wait_for(alias_heap *heap, const alias_interval *intervals, uin
 /* Takes intervals out of the holes. Nodes must be prepared. */
 void alias_carve(alias_heap *heap, const alias_interval *intervals, uint32_t count);
 
-/* Unmaps the least recently used windows that are idle and whose work is seen done, until there is room
- * for one more. */
-void alias_windows_make_room(alias_heap *heap);
+/* A window for a block of size bytes: a new one, for which the one used longest ago may be unmapped; else an
+ * old one, behind whose end the block can lie. NULL if none. */
+alias_window *alias_window_for(alias_heap *heap, uint64_t size, bool *fresh);
 /* Everything idle goes back to the driver. The device has no work left. */
 vmm_status alias_release_all(alias_heap *heap);
 /* Drops a window that maps nothing; its VA waits for the next one. */
 void alias_window_forget(alias_heap *heap, uint32_t index);
+
+/* The invariants: see policy_class. */
+bool alias_heap_check(const policy *base, char *message, size_t message_size);
 
 #endif

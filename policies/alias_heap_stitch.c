@@ -7,31 +7,6 @@
 
 enum { SIZES_LIMIT = 4096 };
 
-uint64_t alias_cut(const alias_heap *heap, uint64_t bytes, bool start_up, uint64_t *sizes,
-                   uint64_t capacity) {
-  const alias_settings *settings = &heap->settings;
-  const uint64_t unit = heap->base.heap.granularity;
-  uint64_t count = 0;
-  for (uint64_t done = 0; done < bytes && count < capacity;) {
-    uint64_t left = bytes - done, piece;
-    if (start_up) {
-      piece = settings->handle_start;
-    } else {
-      /* Small handles at both ends, where holes will have their borders. */
-      uint64_t from_begin = done > settings->handle_edge ? done : settings->handle_edge;
-      uint64_t from_end = left / 2 > settings->handle_edge ? left / 2 : settings->handle_edge;
-      piece = from_begin < from_end ? from_begin : from_end;
-      if (piece > settings->handle_limit) piece = settings->handle_limit;
-    }
-    piece = piece / unit * unit;
-    if (piece > left || count == capacity - 1) piece = left;
-    if (piece == 0) piece = unit;
-    sizes[count++] = piece;
-    done += piece;
-  }
-  return count;
-}
-
 vmm_status alias_wait_for(alias_heap *heap, const alias_interval *intervals, uint32_t count,
                           vmm_stream stream) {
   bool unclean = false;
@@ -77,6 +52,7 @@ typedef struct plan {
 typedef struct candidate {
   vmm_address begin, end;
   vmm_address first, last; /* borders; first > last: none inside */
+  double rank;             /* the higher comes first */
 } candidate;
 
 static uint64_t core_of(const candidate *here) {
@@ -89,10 +65,19 @@ static uint64_t trail_of(const candidate *here) {
   return here->last >= here->begin && here->last < here->end ? here->end - here->last : 0;
 }
 
-static int by_core(const void *left, const void *right) {
+static int by_rank(const void *left, const void *right) {
   const candidate *a = left, *b = right;
+  if (a->rank > b->rank || a->rank < b->rank) return a->rank > b->rank ? -1 : 1;
   if (core_of(a) != core_of(b)) return core_of(a) > core_of(b) ? -1 : 1;
   return a->begin < b->begin ? -1 : a->begin > b->begin;
+}
+
+/* A mapping costs the same for a handle of any size: long runs of large ones first. */
+static double rank_of(const alias_heap *heap, const candidate *here) {
+  double core = (double)core_of(here), handles = 0;
+  if (core_of(here) == 0 || !heap->settings.coarsest) return core;
+  for (vmm_address at = here->first; at < here->last; handles++) at += alias_handle_at(heap, at)->chunk->size;
+  return core * (core / handles) * (core / handles);
 }
 
 static int by_address(const void *left, const void *right) {
@@ -116,8 +101,9 @@ static candidate *list_candidates(const alias_heap *heap, const alias_place *tak
         next = interval->end;
       }
       if (begin < end) {
-        all[found++] =
-            (candidate){begin, end, alias_border_above(heap, begin), alias_border_below(heap, end)};
+        candidate *here = &all[found++];
+        *here = (candidate){begin, end, alias_border_above(heap, begin), alias_border_below(heap, end), 0};
+        here->rank = rank_of(heap, here);
       }
       begin = next;
     }
@@ -159,12 +145,12 @@ static bool plan_window(const alias_heap *heap, uint64_t size, plan *made) {
   return true;
 }
 
-/* Walks the cores from the largest, taking whole handles while they fit. Returns what is left;
+/* Walks the cores from the first in rank, taking whole handles while they fit. Returns what is left;
  * *spare is the smallest handle that did not fit, NULL if none. */
 static uint64_t plan_cores(const alias_heap *heap, candidate *all, uint64_t count, uint64_t left,
                            uint64_t longest_trail, plan *made, const alias_handle **spare) {
   *spare = NULL;
-  qsort(all, count, sizeof *all, by_core);
+  qsort(all, count, sizeof *all, by_rank);
   for (uint64_t i = 0; i < count && left > longest_trail && left > 0; i++) {
     if (core_of(&all[i]) == 0) break;
     alias_interval taken = {all[i].first, all[i].first};
@@ -315,17 +301,6 @@ static void work_free(work *state) {
   free(state->handles);
 }
 
-static vmm_status new_window(alias_heap *heap, alias_window **made) {
-  alias_windows_make_room(heap);
-  if (heap->unused_count == 0) return VMM_OUT_OF_MEMORY;
-  alias_window *window = calloc(1, sizeof *window);
-  if (!window) return VMM_OUT_OF_MEMORY;
-  window->range = heap->unused_ranges[--heap->unused_count];
-  heap->windows[heap->window_count++] = window;
-  *made = window;
-  return VMM_SUCCESS;
-}
-
 /* Room in the window's list for what is to come. */
 static vmm_status reserve_segments(alias_window *window, uint32_t added) {
   uint32_t needed = window->segment_count + added;
@@ -387,10 +362,11 @@ static vmm_status carry_out(alias_heap *heap, const plan *made, uint64_t size, v
   pool_heap *pool = &heap->base.heap;
   work state = {0};
   alias_window *window = made->window;
-  vmm_status status = window ? VMM_SUCCESS : new_window(heap, &window);
-  if (status != VMM_SUCCESS) return status;
+  bool new_window = false;
+  if (!window) window = alias_window_for(heap, size, &new_window);
+  if (!window) return VMM_OUT_OF_MEMORY;
   const uint64_t base = window->length;
-  status = gather(heap, made, &state, base, start_up, heap->births + 1);
+  vmm_status status = gather(heap, made, &state, base, start_up, heap->births + 1);
   vmm_address fresh = 0;
   uint64_t fresh_at = 0;
   for (uint32_t i = 0; status == VMM_SUCCESS && i < state.segment_count; i++) {
@@ -414,7 +390,7 @@ static vmm_status carry_out(alias_heap *heap, const plan *made, uint64_t size, v
     *place = (alias_place){0};
     work_undo(heap, &state);
     work_free(&state);
-    if (!made->window) alias_window_forget(heap, heap->window_count - 1);
+    if (new_window) alias_window_forget(heap, heap->window_count - 1);
     return status;
   }
   for (uint64_t i = 0, at = fresh_at; i < state.fresh_count; at += state.fresh[i++]->size) {

@@ -267,20 +267,86 @@ static bool seen_done(alias_heap *heap, const alias_window *window) {
   return true;
 }
 
-void alias_windows_make_room(alias_heap *heap) {
-  while (heap->window_count >= heap->settings.windows_limit) {
-    uint32_t oldest = UINT32_MAX;
-    for (uint32_t i = 0; i < heap->window_count; i++) {
-      const alias_window *window = heap->windows[i];
-      if (window->live > 0 || window->pinned || !seen_done(heap, window)) continue;
-      if (oldest == UINT32_MAX || window->last_use < heap->windows[oldest]->last_use) oldest = i;
-    }
-    if (oldest == UINT32_MAX) return;
-    pool_operation_begin(&heap->base.heap, heap->evict_operation, heap->windows[oldest]->length);
-    vmm_status status = unmap_window(heap, oldest);
-    pool_operation_end(&heap->base.heap);
-    if (status != VMM_SUCCESS) return;
+/* Is the chunk mapped at this offset of a range at home? */
+static bool is_home(const pool_range *range, uint64_t offset, const pool_chunk *chunk) {
+  return ((const alias_handle *)chunk->owner)->home == range->address + offset;
+}
+
+/* Unmaps all that an idle window maps a second time. It serves no block any more, and keeps the
+ * handles that have their home there. */
+static void retire_window(alias_heap *heap, alias_window *window, vmm_status *first) {
+  pool_range *range = window->range;
+  window->segment_count = 0;
+  window->begin = window->length;
+  for (uint64_t offset = 0, size; offset < window->length; offset += size) {
+    pool_chunk *chunk = range->slots[offset / range->unit].chunk;
+    size = chunk ? chunk->size : range->unit;
+    if (!chunk || is_home(range, offset, chunk)) continue;
+    vmm_status status = pool_range_unmap(&heap->base.heap, range, offset, size);
+    if (*first == VMM_SUCCESS) *first = status;
   }
+}
+
+/* The window used longest ago that is idle, and whose work is seen done; pinned: also those that own handles.
+ */
+static alias_window *oldest_idle(alias_heap *heap, bool pinned) {
+  alias_window *oldest = NULL;
+  for (uint32_t i = 0; i < heap->window_count; i++) {
+    alias_window *window = heap->windows[i];
+    if (window->live > 0 || window->pinned > pinned || (oldest && window->last_use >= oldest->last_use))
+      continue;
+    if (seen_done(heap, window)) oldest = window;
+  }
+  return oldest;
+}
+
+static bool has_room(const alias_heap *heap, const alias_window *window, uint64_t size) {
+  return size <= window->range->size - heap->base.heap.granularity - window->length;
+}
+
+static uint32_t index_of(const alias_heap *heap, const alias_window *window) {
+  uint32_t i = 0;
+  while (heap->windows[i] != window) i++;
+  return i;
+}
+
+/* Any window with room behind what it maps: the one that maps the least. */
+static alias_window *shortest_window(const alias_heap *heap, uint64_t size) {
+  alias_window *shortest = NULL;
+  for (uint32_t i = 0; i < heap->window_count; i++) {
+    alias_window *window = heap->windows[i];
+    if (has_room(heap, window, size) && (!shortest || window->length < shortest->length)) shortest = window;
+  }
+  return shortest;
+}
+
+alias_window *alias_window_for(alias_heap *heap, uint64_t size, bool *fresh) {
+  alias_window *oldest = NULL;
+  *fresh = false;
+  if (heap->window_count >= heap->settings.windows_limit && (oldest = oldest_idle(heap, false))) {
+    pool_operation_begin(&heap->base.heap, heap->evict_operation, oldest->length);
+    unmap_window(heap, index_of(heap, oldest));
+    pool_operation_end(&heap->base.heap);
+  }
+  if (heap->unused_count > 0) {
+    alias_window *window = calloc(1, sizeof *window);
+    if (!window) return NULL;
+    window->range = heap->unused_ranges[--heap->unused_count];
+    heap->windows[heap->window_count++] = window;
+    *fresh = true;
+    return window;
+  }
+  /* All ranges own handles. What one maps a second time goes, and the new block lies behind. */
+  oldest = oldest_idle(heap, true);
+  if (oldest && has_room(heap, oldest, size)) {
+    vmm_status status = VMM_SUCCESS;
+    pool_operation_begin(&heap->base.heap, heap->evict_operation, oldest->length);
+    retire_window(heap, oldest, &status);
+    pool_operation_end(&heap->base.heap);
+    heap->evictions++;
+    return oldest;
+  }
+  return shortest_window(heap, size);
 }
 
 /* Is every byte of a handle free, and is it mapped at home only? */
@@ -321,26 +387,6 @@ static vmm_status release_main(alias_heap *heap) {
   while (heap->main_length > 0 && !range->slots[heap->main_length / range->unit - 1].chunk)
     heap->main_length -= range->unit;
   return first;
-}
-
-/* Is the chunk mapped at this offset of a range at home? */
-static bool is_home(const pool_range *range, uint64_t offset, const pool_chunk *chunk) {
-  return ((const alias_handle *)chunk->owner)->home == range->address + offset;
-}
-
-/* Unmaps all that an idle window maps a second time. It serves no block any more, and keeps the
- * handles that have their home there. */
-static void retire_window(alias_heap *heap, alias_window *window, vmm_status *first) {
-  pool_range *range = window->range;
-  window->segment_count = 0;
-  window->begin = window->length;
-  for (uint64_t offset = 0, size; offset < window->length; offset += size) {
-    pool_chunk *chunk = range->slots[offset / range->unit].chunk;
-    size = chunk ? chunk->size : range->unit;
-    if (!chunk || is_home(range, offset, chunk)) continue;
-    vmm_status status = pool_range_unmap(&heap->base.heap, range, offset, size);
-    if (*first == VMM_SUCCESS) *first = status;
-  }
 }
 
 /* Handles that have their home in an idle window and are wholly free. */

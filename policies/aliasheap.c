@@ -1,9 +1,9 @@
-/* Our own policy: one address-ordered first-fit heap of 512-byte quanta for all sizes and
- * streams, over handles of 16 to 64 MiB. The few huge requests that find no hole get a second
+/* Our own policy: one address-ordered heap of 512-byte quanta for all sizes and streams,
+ * over handles of 8 to 128 MiB. The few huge requests that find no hole get a second
  * mapping of free pieces of handles, in a window that is kept. Freeing never unmaps.
  *
- * This file: the ladder of a request, growth of the main range, freeing. Windows are in
- * alias_heap_windows.c, stitching in alias_heap_stitch.c. */
+ * This file: the ladder of a request, freeing. The others are alias_heap_growth.c, _stitch.c,
+ * _windows.c and _check.c. docs/aliasheap.md tells it all. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +13,21 @@
 
 enum {
   OPTION_HUGE,
+  OPTION_SMALL_JOB,
   OPTION_MEDIUM,
   OPTION_HANDLE_START,
+  OPTION_START_SHARE,
+  OPTION_HANDLE_LEAST,
   OPTION_HANDLE_EDGE,
+  OPTION_HANDLE_PARTS,
   OPTION_HANDLE_LIMIT,
+  OPTION_MIDDLE_SHARE,
+  OPTION_KEEP,
+  OPTION_NEAR,
+  OPTION_NEAR_LEAST,
+  OPTION_NEAR_LIMIT,
+  OPTION_SETTLED,
+  OPTION_PIECES,
   OPTION_EDGE_MINIMUM,
   OPTION_EXTENSION_MINIMUM,
   OPTION_WINDOWS,
@@ -28,16 +39,38 @@ enum {
 };
 
 static const policy_option options[] = {
-    {"huge", POLICY_OPTION_SIZE, "320MiB", 0, 0, NULL, "bytes",
+    {"huge", POLICY_OPTION_SIZE, "512MiB", 0, 0, NULL, "bytes",
      "requests from here on that find no hole are stitched"},
+    {"small_job", POLICY_OPTION_SIZE, "2.5GiB", 0, 0, NULL, "bytes",
+     "below this live peak huge is less in proportion, and waste_live is 1"},
     {"medium", POLICY_OPTION_SIZE, "16MiB", 0, 0, NULL, "bytes",
      "requests from here on are stitched too where growing would waste too much"},
     {"handle_start", POLICY_OPTION_SIZE, "64MiB", POLICY_GRANULARITY, 1e12, NULL, "bytes",
-     "handles while nothing has been freed yet"},
-    {"handle_edge", POLICY_OPTION_SIZE, "16MiB", POLICY_GRANULARITY, 1e12, NULL, "bytes",
-     "later handles at the ends of a growth"},
-    {"handle_limit", POLICY_OPTION_SIZE, "32MiB", POLICY_GRANULARITY, 1e12, NULL, "bytes",
-     "later handles in the middle of a growth"},
+     "largest handles while nothing has been freed yet"},
+    {"start_share", POLICY_OPTION_REAL, "0.0625", 0, 1, NULL, "share of reserved memory",
+     "such handles are no larger than this"},
+    {"handle_least", POLICY_OPTION_SIZE, "8MiB", POLICY_GRANULARITY, 1e12, NULL, "bytes",
+     "smallest later handles at the ends of a growth"},
+    {"handle_edge", POLICY_OPTION_SIZE, "12MiB", POLICY_GRANULARITY, 1e12, NULL, "bytes",
+     "largest later handles at the ends of a growth"},
+    {"handle_parts", POLICY_OPTION_INTEGER, "700", 1, 1e9, NULL, "handles",
+     "in between they are the live peak divided by this"},
+    {"handle_limit", POLICY_OPTION_SIZE, "128MiB", POLICY_GRANULARITY, 1e12, NULL, "bytes",
+     "largest later handles in the middle of a growth"},
+    {"middle_share", POLICY_OPTION_REAL, "0.09", 0, 1, NULL, "share of the growth",
+     "such handles are no larger than this"},
+    {"keep", POLICY_OPTION_SIZE, "160MiB", 0, 0, NULL, "bytes",
+     "holes from here on are left to requests from here on while another fits; 0: none are"},
+    {"near", POLICY_OPTION_REAL, "4", 0, 1e6, NULL, "times the request",
+     "the lowest hole shorter than this comes first; 0: the lowest that fits"},
+    {"near_least", POLICY_OPTION_SIZE, "4MiB", 0, 0, NULL, "bytes", "or shorter than this"},
+    {"near_limit", POLICY_OPTION_SIZE, "16MiB", 0, 0, NULL, "bytes", "the largest request near is for"},
+    {"settled", POLICY_OPTION_REAL, "8", 0, 1e9, NULL, "live peaks",
+     "after so many bytes without a new live peak everything is stitched rather than grown for; 0: never"},
+    {"pieces", POLICY_OPTION_CHOICE, "coarsest", 0, 0, "coarsest|longest", "",
+     "which free handles are stitched first: coarsest: large ones, which cost fewer mappings; longest: those "
+     "in "
+     "the longest hole"},
     {"edge_minimum", POLICY_OPTION_SIZE, "2MiB", 512, 1e12, NULL, "bytes",
      "shortest piece of a handle worth stitching"},
     {"extension_minimum", POLICY_OPTION_REAL, "0.1", 0, 1, NULL, "share of the request",
@@ -46,15 +79,14 @@ static const policy_option options[] = {
      "most windows to keep mapped; each takes a device's size of VA"},
     {"waste_high", POLICY_OPTION_REAL, "1.15", 1, 1e6, NULL, "reserved to live peak",
      "medium requests are stitched rather than let reserved memory grow beyond this"},
-    {"waste_live", POLICY_OPTION_REAL, "0.95", 0, 1, NULL, "share of the live peak",
+    {"waste_live", POLICY_OPTION_REAL, "0.97", 0, 1, NULL, "share of the live peak",
      "below this much live memory waste_low takes the place of waste_high"},
-    {"waste_low", POLICY_OPTION_REAL, "1.02", 1, 1e6, NULL, "reserved to live peak", "see waste_live"},
+    {"waste_low", POLICY_OPTION_REAL, "1.03", 1, 1e6, NULL, "reserved to live peak", "see waste_live"},
     {"edges", POLICY_OPTION_BOOLEAN, "true", 0, 0, NULL, "",
      "false: a handle serves blocks through one address at a time, which costs about 1 % of utilisation"},
     {"reuse", POLICY_OPTION_CHOICE, "lowest", 0, 0, "lowest|clean", "",
-     "lowest: the lowest hole that fits, so that placement never depends on timing; clean: rather one that "
-     "needs "
-     "no wait for another stream"},
+     "lowest: placement never depends on timing; clean: the lowest hole that needs no wait for another "
+     "stream"},
     {0},
 };
 
@@ -96,10 +128,21 @@ static vmm_status aliasheap_create(const policy_configuration *configuration, po
   pool_heap *heap = &self->base.heap;
   self->settings = (alias_settings){
       .huge = values[OPTION_HUGE].integer,
+      .small_job = values[OPTION_SMALL_JOB].integer,
       .medium = values[OPTION_MEDIUM].integer,
       .handle_start = values[OPTION_HANDLE_START].integer,
+      .start_share = values[OPTION_START_SHARE].real,
+      .handle_least = values[OPTION_HANDLE_LEAST].integer,
       .handle_edge = values[OPTION_HANDLE_EDGE].integer,
+      .handle_parts = values[OPTION_HANDLE_PARTS].integer,
       .handle_limit = values[OPTION_HANDLE_LIMIT].integer,
+      .middle_share = values[OPTION_MIDDLE_SHARE].real,
+      .keep = values[OPTION_KEEP].integer,
+      .near = values[OPTION_NEAR].real,
+      .near_least = values[OPTION_NEAR_LEAST].integer,
+      .near_limit = values[OPTION_NEAR_LIMIT].integer,
+      .settled = values[OPTION_SETTLED].real,
+      .coarsest = values[OPTION_PIECES].integer == 0,
       .edge_minimum = values[OPTION_EDGE_MINIMUM].integer,
       .extension_minimum = values[OPTION_EXTENSION_MINIMUM].real,
       .windows_limit = values[OPTION_WINDOWS].integer,
@@ -113,7 +156,9 @@ static vmm_status aliasheap_create(const policy_configuration *configuration, po
   vmm_status status = pool_heap_init(heap, configuration->driver, true, configuration->limit);
   if (status == VMM_SUCCESS) status = vmm_memory_info(heap->driver, &free_bytes, &total_bytes);
   for (int i = OPTION_HANDLE_START; status == VMM_SUCCESS && i <= OPTION_HANDLE_LIMIT; i++) {
-    if (values[i].integer % heap->granularity == 0) continue;
+    if (options[i].minimum != POLICY_GRANULARITY || options[i].type != POLICY_OPTION_SIZE ||
+        values[i].integer % heap->granularity == 0)
+      continue;
     snprintf(message, message_size,
              "policy aliasheap: %s=%s is no multiple of the device's granularity of %" PRIu64 " bytes",
              options[i].name, values[i].text, heap->granularity);
@@ -158,7 +203,9 @@ static void aliasheap_destroy(policy *base) {
 static void count_alloc(alias_heap *self, uint64_t size) {
   self->live += size;
   self->total_allocated += size;
-  if (self->live > self->live_peak) self->live_peak = self->live;
+  if (self->live <= self->live_peak) return;
+  self->live_peak = self->live;
+  self->allocated_at_peak = self->total_allocated;
 }
 
 static bool is_clean(alias_heap *self, const pool_hole *hole, vmm_stream stream) {
@@ -211,14 +258,28 @@ static vmm_status give_window(alias_heap *self, alias_place *place, uint64_t req
   return status;
 }
 
-/* The lowest hole that fits; if so wished rather one that needs no wait. */
-static pool_hole *first_fit(alias_heap *self, uint64_t size, vmm_stream stream) {
-  pool_hole *lowest = pool_holes_first(&self->holes, size);
-  if (!self->settings.prefer_clean) return lowest;
-  for (pool_hole *hole = lowest; hole; hole = pool_holes_next(hole, size)) {
+/* The lowest hole that fits, but small requests rather take holes not much longer than they are, and
+ * long holes are left to large ones: a hole that is cut cannot serve them without a stitch. */
+static pool_hole *lowest_fit(const alias_heap *self, uint64_t size) {
+  enum { TRIES = 64 };
+  const alias_settings *settings = &self->settings;
+  pool_hole *hole = NULL;
+  if (settings->near > 0 && size <= settings->near_limit) {
+    uint64_t bound = (uint64_t)(settings->near * (double)size);
+    if (bound < settings->near_least) bound = settings->near_least;
+    hole = pool_holes_first_below(&self->holes, size, bound, TRIES);
+  }
+  if (!hole && size < settings->keep)
+    hole = pool_holes_first_below(&self->holes, size, settings->keep, TRIES);
+  return hole ? hole : pool_holes_first(&self->holes, size);
+}
+
+static pool_hole *fit(alias_heap *self, uint64_t size, vmm_stream stream) {
+  if (!self->settings.prefer_clean) return lowest_fit(self, size);
+  for (pool_hole *hole = pool_holes_first(&self->holes, size); hole; hole = pool_holes_next(hole, size)) {
     if (is_clean(self, hole, stream)) return hole;
   }
-  return lowest;
+  return lowest_fit(self, size);
 }
 
 static vmm_status window_hit(alias_heap *self, uint64_t size, uint64_t requested, vmm_stream stream,
@@ -255,92 +316,25 @@ static vmm_status stitch(alias_heap *self, uint64_t size, uint64_t grow_bytes, u
   return status;
 }
 
-/* ---- growing ---- */
-
-/* Free bytes at the end of the main range. */
-static uint64_t main_tail(const alias_heap *self) {
-  vmm_address end = self->main->address + self->main_length;
-  const pool_hole *hole = self->main_length > 0 ? pool_holes_at_or_above(&self->holes, end - 1) : NULL;
-  return hole && hole->begin < end ? end - hole->begin : 0;
-}
-
-static vmm_status grow_main(alias_heap *self, uint64_t bytes, bool start_up) {
-  enum { SIZES_LIMIT = 4096 };
-  pool_heap *heap = &self->base.heap;
-  /* The last unit stays empty: no hole may touch the next range. */
-  if (bytes > self->main->size - heap->granularity - self->main_length) return VMM_OUT_OF_MEMORY;
-  if (!pool_heap_within_limit(heap, bytes)) return VMM_OUT_OF_MEMORY;
-  uint64_t *sizes = malloc(SIZES_LIMIT * sizeof *sizes);
-  uint64_t count = sizes ? alias_cut(self, bytes, start_up, sizes, SIZES_LIMIT) : 0;
-  pool_chunk **chunks = calloc(count + 1, sizeof *chunks);
-  alias_handle **handles = calloc(count + 1, sizeof *handles);
-  vmm_status status = sizes && chunks && handles ? pool_holes_prepare(&self->holes, 1) : VMM_OUT_OF_MEMORY;
-  for (uint64_t i = 0; status == VMM_SUCCESS && i < count; i++) {
-    handles[i] = malloc(sizeof *handles[i]);
-    if (!handles[i]) status = VMM_OUT_OF_MEMORY;
-  }
-  pool_operation_begin(heap, POOL_OPERATION_GROW, bytes);
-  if (status == VMM_SUCCESS) {
-    status = pool_chunks_create_sizes(heap, sizes, count, self, chunks);
-    if (status == VMM_SUCCESS) {
-      status = pool_range_map(heap, self->main, self->main_length, chunks, count);
-      for (uint64_t i = 0; status != VMM_SUCCESS && i < count; i++) pool_chunk_give_up(heap, chunks[i]);
-    }
-  }
-  pool_operation_end(heap);
-  if (status == VMM_SUCCESS) {
-    vmm_address begin = self->main->address + self->main_length, at = begin;
-    for (uint64_t i = 0; i < count; at += sizes[i++]) {
-      *handles[i] = (alias_handle){chunks[i], at};
-      chunks[i]->owner = handles[i];
-    }
-    self->main_length += bytes;
-    pool_holes_insert(&self->holes, begin, begin + bytes, NULL);
-  } else {
-    for (uint64_t i = 0; handles && i < count; i++) free(handles[i]);
-  }
-  free(sizes);
-  free(chunks);
-  free(handles);
-  return status;
-}
-
-/* Does growing by so much waste too much for a medium request? */
-static bool wasteful(const alias_heap *self, uint64_t size, uint64_t need) {
-  double total = (double)(self->base.heap.statistics.reserved_bytes.current + need);
-  double live = (double)(self->live + size),
-         peak = live > (double)self->live_peak ? live : (double)self->live_peak;
-  return total > self->settings.waste_high * peak ||
-         (live < self->settings.waste_live * peak && total > self->settings.waste_low * peak);
-}
-
-static uint64_t growth_quantum(const alias_heap *self, bool start_up) {
-  const uint64_t unit = self->base.heap.granularity,
-                 total = self->base.heap.statistics.reserved_bytes.current;
-  uint64_t amount = total / (start_up ? 16 : 64);
-  uint64_t most = start_up ? self->settings.handle_start : self->settings.handle_edge;
-  if (amount > most) amount = most;
-  if (amount < unit) amount = unit;
-  return amount / unit * unit;
-}
+/* ---- the ladder ---- */
 
 /* The tail of the main range and what was just added to it serve the request. */
 static vmm_status grow_and_give(alias_heap *self, uint64_t bytes, uint64_t size, uint64_t requested,
                                 vmm_stream stream, bool start_up, vmm_address *address) {
-  vmm_address begin = self->main->address + self->main_length - main_tail(self);
-  vmm_status status = grow_main(self, bytes, start_up);
+  vmm_address begin = self->main->address + self->main_length - alias_main_tail(self);
+  vmm_status status = alias_grow(self, bytes, start_up);
   return status == VMM_SUCCESS ? give_home(self, begin, size, requested, stream, address) : status;
 }
 
 /* Once through the ladder, without touching what others hold. */
 static vmm_status serve(alias_heap *self, uint64_t size, uint64_t requested, vmm_stream stream,
                         vmm_address *address) {
-  pool_hole *hole = first_fit(self, size, stream);
+  pool_hole *hole = fit(self, size, stream);
   if (hole) return give_home(self, hole->begin, size, requested, stream, address);
-  const uint64_t unit = self->base.heap.granularity;
-  bool start_up = self->total_freed < self->total_allocated / 100, declined = false;
-  uint64_t need = alias_round_up(size - main_tail(self), unit), amount = growth_quantum(self, start_up);
-  bool big = size >= self->settings.huge || (size >= self->settings.medium && wasteful(self, size, need));
+  bool start_up = alias_starting_up(self), declined = false;
+  uint64_t need = alias_round_up(size - alias_main_tail(self), self->base.heap.granularity);
+  uint64_t amount = alias_growth_quantum(self, start_up);
+  bool big = alias_stitches(self, size, need);
   vmm_status status;
   if (big) {
     status = window_hit(self, size, requested, stream, address);
@@ -484,76 +478,6 @@ static void aliasheap_blocks(const policy *base, policy_block_visit *visit, void
   }
 }
 
-static bool check_window(const alias_heap *self, const alias_window *window, char *message,
-                         size_t message_size) {
-  uint64_t offset = window->begin, retired = 0;
-  for (uint64_t i = 0; i < window->begin / window->range->unit; i++) {
-    if (window->range->slots[i].chunk) retired += window->range->unit;
-  }
-  for (uint32_t k = 0; k < window->segment_count; k++) {
-    const alias_segment *segment = &window->segments[k];
-    if (segment->offset != offset) break;
-    for (vmm_address at = segment->home_begin; at < segment->home_end;) {
-      const alias_handle *handle = alias_handle_at(self, at);
-      if (!handle || handle->home != at ||
-          window->range->slots[offset / window->range->unit].chunk != handle->chunk)
-        break;
-      at += handle->chunk->size;
-      offset += handle->chunk->size;
-    }
-    if (offset != segment->offset + (segment->home_end - segment->home_begin)) break;
-  }
-  if (offset == window->length && window->range->mapped == window->length - window->begin + retired)
-    return true;
-  snprintf(message, message_size,
-           "window 0x%" PRIx64 " of %" PRIu64
-           " bytes does not map what its segments say from offset %" PRIu64,
-           window->range->address, window->length, offset);
-  return false;
-}
-
-static bool aliasheap_check(const policy *base, char *message, size_t message_size) {
-  const alias_heap *self = (const alias_heap *)base;
-  if (!pool_holes_check(&self->holes, message, message_size)) return false;
-  uint64_t live = base->heap.statistics.allocated_bytes.current,
-           reserved = base->heap.statistics.reserved_bytes.current - base->heap.stranded_bytes;
-  if (live != self->live || live + self->holes.bytes != reserved) {
-    snprintf(message, message_size,
-             "%" PRIu64 " live and %" PRIu64 " free bytes do not make up %" PRIu64 " reserved", live,
-             self->holes.bytes, reserved);
-    return false;
-  }
-  for (uint32_t i = 0; i < self->window_count; i++) {
-    if (!check_window(self, self->windows[i], message, message_size)) return false;
-  }
-  /* Every stitched block is contiguous in its window. */
-  const pool_allocation_map *map = &base->heap.allocations;
-  for (uint64_t i = 0; i < map->capacity; i++) {
-    const alias_block *block = map->entries[i].address ? map->entries[i].owner : NULL;
-    vmm_address at = map->entries[i].address;
-    for (uint32_t k = 0; block && k < block->interval_count; k++) {
-      const alias_interval *interval = &block->intervals[k];
-      const pool_range *range = block->window->range;
-      for (vmm_address home = interval->begin; home < interval->end;) {
-        const alias_handle *handle = alias_handle_at(self, home);
-        const pool_slot *slot = &range->slots[(at - range->address) / range->unit];
-        uint64_t inside = home - handle->home;
-        uint64_t step = range->unit - inside % range->unit;
-        if (slot->chunk != handle->chunk ||
-            slot->offset * range->unit + (at - range->address) % range->unit != inside) {
-          snprintf(message, message_size, "block 0x%" PRIx64 " is not contiguous at 0x%" PRIx64,
-                   map->entries[i].address, at);
-          return false;
-        }
-        if (step > interval->end - home) step = interval->end - home;
-        home += step;
-        at += step;
-      }
-    }
-  }
-  return true;
-}
-
 const policy_class aliasheap_policy = {
     .magic = POLICY_MAGIC,
     .abi = POLICY_ABI,
@@ -571,6 +495,6 @@ const policy_class aliasheap_policy = {
     .counters = aliasheap_counters,
     .largest_free = aliasheap_largest_free,
     .free_ranges = aliasheap_free_ranges,
-    .check = aliasheap_check,
+    .check = alias_heap_check,
     .blocks = aliasheap_blocks,
 };

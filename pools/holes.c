@@ -276,6 +276,12 @@ pool_hole *pool_holes_next(pool_hole *hole, uint64_t size) {
   }
 }
 
+pool_hole *pool_holes_first_below(const pool_holes *holes, uint64_t size, uint64_t bound, uint32_t tries) {
+  pool_hole *hole = pool_holes_first(holes, size);
+  while (hole && hole->end - hole->begin >= bound) hole = --tries > 0 ? pool_holes_next(hole, size) : NULL;
+  return hole;
+}
+
 pool_hole *pool_holes_at_or_above(const pool_holes *holes, vmm_address address) {
   pool_hole *found = NULL;
   for (pool_hole *at = holes->root; at;) {

@@ -46,6 +46,9 @@ void pool_holes_carve(pool_holes *holes, pool_hole *hole, vmm_address begin, vmm
 /* The lowest hole of at least size bytes; the next such above a hole. NULL if none. O(log n). */
 pool_hole *pool_holes_first(const pool_holes *holes, uint64_t size);
 pool_hole *pool_holes_next(pool_hole *hole, uint64_t size);
+/* The lowest hole of at least size and less than bound bytes; looks at no more than tries holes of at least
+ * size, from the lowest. NULL if none. O(tries * log n). */
+pool_hole *pool_holes_first_below(const pool_holes *holes, uint64_t size, uint64_t bound, uint32_t tries);
 /* The hole that contains an address; else the first above it; NULL if none. O(log n). */
 pool_hole *pool_holes_at_or_above(const pool_holes *holes, vmm_address address);
 /* The longest hole. O(1). */

@@ -104,6 +104,17 @@ static void compare_searches(const pool_holes *holes, const model *all, uint64_t
     hole = pool_holes_next(hole, size);
   }
   require(!hole, "step %d: a hole of %" PRIu64 " bytes too many", step, size);
+  uint64_t limit = size + pools_random_below(random, 10 * UNIT);
+  uint32_t tries = 1 + (uint32_t)pools_random_below(random, 8), left = tries;
+  int below = 0;
+  for (; below < all->count; below++) {
+    uint64_t length = (all->runs[below].end - all->runs[below].begin) * UNIT;
+    if (length >= size && (length < limit || --left == 0)) break;
+  }
+  hole = pool_holes_first_below(holes, size, limit, tries);
+  require(below == all->count || left == 0 ? !hole : same(hole, &all->runs[below]),
+          "step %d: the lowest of %" PRIu64 " to %" PRIu64 " bytes, %" PRIu32 " tries", step, size, limit,
+          tries);
   int above = run_above(all, address / UNIT);
   hole = pool_holes_at_or_above(holes, address);
   require(above == all->count ? !hole : same(hole, &all->runs[above]), "step %d: at or above 0x%" PRIx64,

@@ -16,9 +16,9 @@
 #include "vmm/sim.h"
 #include "workloads/trace.h"
 
-enum { POLICIES = 3, RUNS_LIMIT = 1000, TRACES_LIMIT = 64 };
+enum { POLICIES = 4, RUNS_LIMIT = 1000, TRACES_LIMIT = 64 };
 
-static const char *const policy_names[POLICIES] = {"null", "bfc", "gmlake"};
+static const char *const policy_names[POLICIES] = {"null", "bfc", "gmlake", "aliasheap"};
 
 typedef struct run_result {
   double ns_per_event;
