@@ -22,6 +22,10 @@ static const program_command commands[] = {
     {"trace", "look into traces, convert, compare and make them", command_trace},
     {"policies", "list the allocator policies, or one with its options", command_policies},
     {"bench", "measure what memory calls, stitched memory and allocators cost", command_bench},
+    {"stress", "run random programs through policies and check all that can be known of the outcome",
+     command_stress},
+    {"faults", "make every driver call of a policy fail, one at a time, and see what becomes of it",
+     command_faults},
     {"doctor", "say what works on this machine and what is missing", command_doctor},
     {NULL, NULL, NULL},
 };

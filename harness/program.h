@@ -33,6 +33,8 @@ exit_status command_trace_convert(int argc, char **argv);
 exit_status command_trace_compare(int argc, char **argv);
 exit_status command_trace_generate(int argc, char **argv);
 exit_status command_policies(int argc, char **argv);
+exit_status command_stress(int argc, char **argv);
+exit_status command_faults(int argc, char **argv);
 exit_status command_doctor(int argc, char **argv);
 
 #endif

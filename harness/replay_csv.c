@@ -35,8 +35,7 @@ void replay_csv_field(FILE *stream, const char *text) {
   XX(alloc_retries, result->statistics.retries)                         \
   XX(driver_calls, result->driver_calls)
 
-/* A line of provenance: what is in it ends no line. */
-static void write_provenance(FILE *stream, const char *key, const char *text) {
+void replay_csv_provenance(FILE *stream, const char *key, const char *text) {
   fprintf(stream, "# %s: ", key);
   for (; *text; text++) fputc(*text == '\n' || *text == '\r' ? ' ' : *text, stream);
   fputc('\n', stream);
@@ -45,18 +44,18 @@ static void write_provenance(FILE *stream, const char *key, const char *text) {
 void replay_csv_header(const replay_group *group, FILE *stream) {
   const replay_settings *settings = group->settings;
   const device_model *model = settings->model;
-  write_provenance(stream, "program", "lakebed " PROGRAM_VERSION ", replay");
-  write_provenance(stream, "device", model->name);
-  write_provenance(stream, "driver", model->driver);
-  if (model->choice) write_provenance(stream, "profile", model->choice);
-  write_provenance(stream, "source", model->source ? model->source : model->version);
+  replay_csv_provenance(stream, "program", "lakebed " PROGRAM_VERSION ", replay");
+  replay_csv_provenance(stream, "device", model->name);
+  replay_csv_provenance(stream, "driver", model->driver);
+  if (model->choice) replay_csv_provenance(stream, "profile", model->choice);
+  replay_csv_provenance(stream, "source", model->source ? model->source : model->version);
   fprintf(stream, "# laps: %" PRIu64 "\n# check: %s\n# verify: %s\n# frees: %s\n", settings->laps,
           settings->check ? "yes" : "no", settings->verify ? "yes" : "no",
           settings->frees_requested ? "requested" : "completed");
   if (!model->real) fprintf(stream, "# event_delay_events: %" PRIu64 "\n", model->event_delay);
   if (group->host_timing) {
-    write_provenance(stream, "date", group->date);
-    write_provenance(stream, "command", group->command);
+    replay_csv_provenance(stream, "date", group->date);
+    replay_csv_provenance(stream, "command", group->command);
   }
   fputs("trace,policy,options,driver,device,capacity_bytes,limit_bytes,status,error", stream);
 #define XX(name, value) fputs("," #name, stream);

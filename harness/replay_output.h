@@ -83,6 +83,8 @@ json_t *replay_json_options(const policy_spec *spec);
 /* A name or message from outside as a JSON string: "?" where it is no UTF-8. */
 json_t *replay_json_words(const char *text);
 
+/* A line of provenance, "# key: text": what is in it ends no line. */
+void replay_csv_provenance(FILE *stream, const char *key, const char *text);
 /* Writes a CSV field, quoted when it must be. */
 void replay_csv_field(FILE *stream, const char *text);
 

@@ -352,8 +352,11 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
 
 /* ---- streams and events: work is done at once, except the kernel that holds its stream ---- */
 
-/* What work on a stream waits for: a word of the host that is 0 until it ends. */
-typedef volatile const uint32_t *condition;
+/* What work on a stream waits for: a word of the host that is 0 until it ends, or the time. */
+typedef struct condition {
+  volatile const uint32_t *flag; /* NULL: nothing */
+  uint64_t until_ns;
+} condition;
 
 typedef struct fake_stream {
   condition busy;
@@ -376,9 +379,19 @@ static fake_stream *stream_of(CUstream stream) {
 }
 static fake_event *event_of(CUevent event) { return (fake_event *)(void *)event; }
 
+static uint64_t clock_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * NANOSECONDS + (uint64_t)now.tv_nsec;
+}
+
+static bool is_busy(const condition *busy) {
+  return busy->flag && *busy->flag == 0 && clock_ns() < busy->until_ns;
+}
+
 static void await(condition *busy) {
-  while (*busy && **busy == 0) continue;
-  *busy = NULL;
+  while (is_busy(busy)) continue;
+  busy->flag = NULL;
 }
 
 CUresult cuStreamCreate(CUstream *stream, unsigned flags) {
@@ -416,7 +429,7 @@ CUresult cuCtxSynchronize(void) {
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   (void)flags;
-  if (event_of(event)->busy) stream_of(stream)->busy = event_of(event)->busy;
+  if (event_of(event)->busy.flag) stream_of(stream)->busy = event_of(event)->busy;
   return CUDA_SUCCESS;
 }
 
@@ -442,16 +455,13 @@ CUresult cuEventDestroy_v2(CUevent event) {
 
 CUresult cuEventRecord(CUevent event, CUstream stream) {
   BEGIN();
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  event_of(event)->time_ns = (uint64_t)now.tv_sec * NANOSECONDS + (uint64_t)now.tv_nsec;
+  event_of(event)->time_ns = clock_ns();
   event_of(event)->busy = stream_of(stream)->busy;
   return CUDA_SUCCESS;
 }
 
 CUresult cuEventQuery(CUevent event) {
-  condition busy = event_of(event)->busy;
-  return busy && *busy == 0 ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  return is_busy(&event_of(event)->busy) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 CUresult cuEventSynchronize(CUevent event) {
@@ -541,7 +551,8 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
   if (strcmp(name, "pattern_read") == 0) return run_read(arguments);
   uint32_t *flags = *(uint32_t **)arguments[0];
   flags[0] = 1;
-  stream_of(stream)->busy = flags + 1;
+  const uint64_t bound_ns = *(const uint64_t *)arguments[strcmp(name, "spin") == 0 ? 2 : 1];
+  stream_of(stream)->busy = (condition){flags + 1, clock_ns() + bound_ns};
   return CUDA_SUCCESS;
 }
 

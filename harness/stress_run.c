@@ -1,0 +1,203 @@
+#include "harness/stress_run.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "harness/stress_worker.h"
+#include "vmm/meter.h"
+#include "vmm/sim.h"
+
+/* Something is wrong that is no finding. */
+static bool give_up(stress_result *result, const char *what, const char *why) {
+  snprintf(result->message, sizeof result->message, "%s%s", what, why);
+  return false;
+}
+
+static void note_call(void *context, vmm_call call, vmm_status status, uint64_t duration_ns) {
+  (void)call;
+  (void)duration_ns;
+  stress_session *self = context;
+  if (status == VMM_SUCCESS || status == VMM_NOT_READY) return;
+  self->driver_failures++;
+  if (self->fails_next &&
+      vmm_sim_fail(self->gpu.raw, self->next_failing, 1, self->next_status) == VMM_SUCCESS)
+    self->fails_next = false;
+}
+
+static bool open_session(stress_session *self, const stress_settings *settings, uint32_t threads,
+                         stress_result *result) {
+  char message[512] = "";
+  memset(self, 0, sizeof *self);
+  self->settings = settings;
+  self->alone = threads == 1;
+  self->has_memory = !(settings->spec->class->capabilities & POLICY_NO_MEMORY);
+  if (device_open(settings->model, &self->gpu, message, sizeof message) != EXIT_STATUS_DONE)
+    return give_up(result, message, "");
+  self->memory.gpu = &self->gpu;
+  if (settings->slow_kernels && settings->model->real &&
+      stress_memory_prepare_slow(&self->memory, message, sizeof message) != VMM_SUCCESS) {
+    device_close(&self->gpu);
+    return give_up(result, message, "");
+  }
+  vmm_status status = policy_create(settings->spec, self->gpu.meter, settings->limit, &self->subject, message,
+                                    sizeof message);
+  if (status == VMM_SUCCESS) status = shared_policy_create(self->subject, &self->shared);
+  if (status == VMM_SUCCESS && pthread_mutex_init(&self->exchange_lock, NULL) == 0) return true;
+  if (self->shared) {
+    shared_policy_destroy(self->shared);
+  } else {
+    policy_destroy(self->subject);
+  }
+  stress_memory_close(&self->memory);
+  device_close(&self->gpu);
+  return give_up(result, message[0] ? message : "the policy cannot be shared by threads", "");
+}
+
+static void *run_thread(void *context) {
+  stress_worker_run(context);
+  return NULL;
+}
+
+/* Shows how far it is, until all threads have ended. */
+static void watch(const stress_session *session, uint64_t all, progress *shown) {
+  const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
+  while (shown && !atomic_load(&session->stop)) {
+    const uint64_t done = atomic_load_explicit(&session->steps, memory_order_relaxed);
+    if (done >= all) return;
+    progress_update(shown, -1, session->settings->steps_before + done, UINT64_MAX);
+    nanosleep(&pause, NULL);
+  }
+}
+
+static bool run_threads(stress_session *session, stress_worker *workers, uint32_t threads, progress *shown) {
+  if (threads == 1) {
+    stress_worker_run(&workers[0]);
+    return true;
+  }
+  uint32_t begun = 0;
+  uint64_t all = 0;
+  for (; begun < threads; begun++) {
+    all += workers[begun].program->count;
+    if (pthread_create(&workers[begun].thread, NULL, run_thread, &workers[begun]) != 0) break;
+  }
+  if (begun < threads) atomic_store(&session->stop, true);
+  watch(session, all, shown);
+  for (uint32_t i = 0; i < begun; i++) pthread_join(workers[i].thread, NULL);
+  return begun == threads;
+}
+
+/* Everything is freed and given back: the policy holds nothing, and serves a large request. */
+static void end(stress_session *session, stress_worker *worker) {
+  const stress_settings *settings = session->settings;
+  policy *subject = session->subject;
+  if (!stress_worker_check(worker)) return;
+  vmm_status status = shared_policy_set_limit(session->shared, settings->limit);
+  if (status == VMM_SUCCESS) status = shared_policy_trim(session->shared);
+  if (status != VMM_SUCCESS) {
+    stress_worker_fail(worker, "the last trim failed: %s", vmm_status_name(status));
+    return;
+  }
+  const pool_heap *heap = &subject->heap;
+  if (heap->statistics.allocations.current != 0 || heap->statistics.requested_bytes.current != 0) {
+    stress_worker_fail(
+        worker, "everything was freed, but the policy counts %" PRIu64 " live blocks of %" PRIu64 " bytes",
+        heap->statistics.allocations.current, heap->statistics.requested_bytes.current);
+    return;
+  }
+  if (subject->class->trim && heap->statistics.reserved_bytes.current > heap->stranded_bytes) {
+    stress_worker_fail(worker, "everything was freed and trimmed, but %" PRIu64 " bytes are still held",
+                       heap->statistics.reserved_bytes.current - heap->stranded_bytes);
+    return;
+  }
+  vmm_address address = 0;
+  status = shared_policy_alloc(session->shared, settings->last_request, 0, &address);
+  if (status == VMM_SUCCESS) status = shared_policy_free(session->shared, address);
+  if (status != VMM_SUCCESS)
+    stress_worker_fail(worker, "everything is free, but %" PRIu64 " bytes are not served: %s",
+                       settings->last_request, vmm_status_name(status));
+}
+
+static void add_counts(stress_counts *sum, const stress_counts *more) {
+  const uint64_t *from = (const uint64_t *)more;
+  uint64_t *to = (uint64_t *)sum;
+  for (size_t i = 0; i < sizeof *sum / sizeof *to; i++) to[i] += from[i];
+}
+
+static void record(const stress_session *session, stress_result *result) {
+  result->memory = session->memory.counts;
+  result->statistics = session->subject->heap.statistics;
+  result->counts.failed_calls = session->driver_failures;
+  for (unsigned call = 0; call < VMM_CALL_COUNT; call++) {
+    vmm_meter_call counts;
+    vmm_meter_get(session->gpu.meter, (vmm_call)call, &counts);
+    result->driver_calls += counts.count;
+    result->driver_ns += counts.total_ns;
+  }
+}
+
+/* Those of the programs' steps. */
+static void record_calls(const stress_session *session, stress_result *result) {
+  for (unsigned call = 0; call < VMM_CALL_COUNT; call++) {
+    vmm_meter_call counts;
+    vmm_meter_get(session->gpu.meter, (vmm_call)call, &counts);
+    result->calls[call] = counts.count;
+  }
+}
+
+/* The first finding of any thread. */
+static void gather(const stress_worker *workers, uint32_t threads, stress_result *result) {
+  for (uint32_t i = 0; i < threads; i++) {
+    add_counts(&result->counts, &workers[i].counts);
+    if (!workers[i].failed || result->failed) continue;
+    result->failed = true;
+    result->thread = i;
+    result->step = workers[i].number;
+    snprintf(result->message, sizeof result->message, "%s", workers[i].message);
+  }
+}
+
+static void finish(stress_session *session, stress_worker *workers, uint32_t threads) {
+  for (uint32_t i = 0; i < threads && !atomic_load(&session->stop); i++) stress_worker_free_all(&workers[i]);
+  for (uint32_t i = 0; i < session->exchange_count && !atomic_load(&session->stop); i++)
+    stress_worker_free_foreign(&workers[0], &session->exchange[i]);
+  if (!atomic_load(&session->stop)) end(session, &workers[0]);
+}
+
+bool stress_run(const stress_settings *settings, const stress_program *programs, uint32_t threads,
+                progress *shown, stress_result *result) {
+  *result = (stress_result){0};
+  stress_session session;
+  stress_worker *workers = calloc(threads, sizeof *workers);
+  if (!workers || !open_session(&session, settings, threads, result)) {
+    free(workers);
+    return result->message[0] ? false : give_up(result, "no memory for the run", "");
+  }
+  const vmm_meter_observer observer = {.context = &session, .call_end = note_call};
+  vmm_meter_observe(session.gpu.meter, &observer);
+  bool ready = true;
+  for (uint32_t i = 0; i < threads; i++) ready &= stress_worker_open(&workers[i], &session, &programs[i]);
+  const uint64_t begin_ns = progress_clock_ns();
+  if (ready) ready = run_threads(&session, workers, threads, shown);
+  if (!settings->model->real) vmm_sim_fail_none(session.gpu.raw);
+  record_calls(&session, result);
+  if (ready) finish(&session, workers, threads);
+  result->host_ns = progress_clock_ns() - begin_ns;
+  gather(workers, threads, result);
+  record(&session, result);
+  shared_policy_destroy(session.shared);
+  stress_memory_close(&session.memory);
+  char message[512];
+  if (ready && !result->failed && !device_is_empty(&session.gpu, message, sizeof message)) {
+    result->failed = true;
+    snprintf(result->message, sizeof result->message, "%s", message);
+  }
+  vmm_meter_observe(session.gpu.meter, NULL);
+  device_close(&session.gpu);
+  pthread_mutex_destroy(&session.exchange_lock);
+  for (uint32_t i = 0; i < threads; i++) stress_worker_close(&workers[i]);
+  free(workers);
+  return ready || give_up(result, "no memory or no threads for the run", "");
+}
