@@ -1,17 +1,51 @@
 #include "tests/workloads_generate_fixture.h"
 
 #include <check.h>
+#include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* A ck_assert is a system call each: one for what is true of each event. */
+static void expect(bool holds, const char *what, const trace_event *event) {
+  if (!holds)
+    ck_abort_msg("%s: kind %d, slot %u, stream %u, size %" PRIu64 ", id %" PRIu64, what, (int)event->kind,
+                 event->slot, event->stream, event->size, event->id);
+}
+
+static void *grow(void *array, size_t count, size_t size) {
+  void *grown = reallocarray(array, count, size);
+  if (!grown) ck_abort_msg("no memory");
+  return grown;
+}
+
+static void follow(generated *kept, const trace_event *event) {
+  if (event->kind == TRACE_ALLOC) {
+    expect(event->id == ++kept->allocations, "an id out of its turn", event);
+    expect(event->slot <= kept->slots, "a slot is left out", event);
+    if (event->slot == kept->slots)
+      kept->live = grow(kept->live, ++kept->slots, sizeof *kept->live);
+    else
+      expect(kept->live[event->slot] == UINT64_MAX, "a slot in use", event);
+    kept->live[event->slot] = event->size;
+    kept->live_bytes += event->size;
+    if (kept->live_bytes > kept->peak_bytes) kept->peak_bytes = kept->live_bytes;
+    return;
+  }
+  expect(event->kind == TRACE_FREE, "neither allocation nor free", event);
+  expect(event->slot < kept->slots && kept->live[event->slot] == event->size, "a free of what does not live",
+         event);
+  kept->live[event->slot] = UINT64_MAX;
+  kept->live_bytes -= event->size;
+}
 
 static trace_status keep(void *context, const trace_event *event, uint64_t recorded_stream,
                          trace_error *error) {
   generated *kept = context;
-  ck_assert_uint_eq(recorded_stream, event->stream);
+  expect(recorded_stream == event->stream, "two streams", event);
   if (kept->count == kept->capacity) {
     kept->capacity = kept->capacity ? kept->capacity * 2 : 1024;
-    kept->events = reallocarray(kept->events, kept->capacity, sizeof *kept->events);
-    ck_assert_ptr_nonnull(kept->events);
+    kept->events = grow(kept->events, kept->capacity, sizeof *kept->events);
   }
   kept->events[kept->count++] = *event;
   if (kept->count == kept->refuse_at) {
@@ -19,25 +53,7 @@ static trace_status keep(void *context, const trace_event *event, uint64_t recor
     strcpy(error->message, "refused");
     return TRACE_UNWRITABLE;
   }
-  if (event->kind == TRACE_ALLOC) {
-    ck_assert_uint_eq(event->id, ++kept->allocations);
-    ck_assert_uint_le(event->slot, kept->slots);
-    if (event->slot == kept->slots) {
-      kept->live = reallocarray(kept->live, ++kept->slots, sizeof *kept->live);
-      ck_assert_ptr_nonnull(kept->live);
-    } else {
-      ck_assert(kept->live[event->slot] == UINT64_MAX);
-    }
-    kept->live[event->slot] = event->size;
-    kept->live_bytes += event->size;
-    if (kept->live_bytes > kept->peak_bytes) kept->peak_bytes = kept->live_bytes;
-  } else {
-    ck_assert_int_eq(event->kind, TRACE_FREE);
-    ck_assert_uint_lt(event->slot, kept->slots);
-    ck_assert_uint_eq(kept->live[event->slot], event->size);
-    kept->live[event->slot] = UINT64_MAX;
-    kept->live_bytes -= event->size;
-  }
+  follow(kept, event);
   return TRACE_OK;
 }
 
