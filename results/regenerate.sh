@@ -220,6 +220,66 @@ iterations_table() {
     }' "$1" | { IFS= read -r head; printf '%s\n' "$head"; sort -s -k1,1; }
 }
 
+# The trainings that were recorded: name of the recording, and what 'trace generate finetune' needs to be told to make the
+# same. Lengths that vary were drawn by the recording script (seed 7), one an iteration.
+recorded_trainings() {
+  cat <<'TRAININGS'
+opt-1.3b-N-b16-s512-w4-v0-i8 -m opt-1.3b -S N -b 16 -s 512 -w 4 -i 8
+opt-1.3b-R-b16-s512-w4-v0-i8 -m opt-1.3b -S R -b 16 -s 512 -w 4 -i 8
+opt-1.3b-LR-b16-s512-w4-v0-i8 -m opt-1.3b -S LR -b 16 -s 512 -w 4 -i 8
+opt-1.3b-LRO-b16-s512-w4-v0-i8 -m opt-1.3b -S LRO -b 16 -s 512 -w 4 -i 8
+opt-1.3b-LR-b16-s512-w1-v0-i8 -m opt-1.3b -S LR -b 16 -s 512 -w 1 -i 8
+opt-1.3b-LR-b16-s512-w16-v0-i8 -m opt-1.3b -S LR -b 16 -s 512 -w 16 -i 8
+opt-1.3b-LR-b32-s512-w4-v0 -m opt-1.3b -S LR -b 32 -s 512 -w 4 -i 6
+opt-1.3b-LR-b16-s1024-w1-v1 -m opt-1.3b -S LR -b 16 -s 336,548,309,769 -w 1 -i 4
+opt-1.3b-LRO-b16-s512-w4-v1 -m opt-1.3b -S LRO -b 16 -s 336,512,309,512,512,490 -w 4 -i 6
+opt-1.3b-N-b8-s512-w4-v1 -m opt-1.3b -S N -b 8 -s 236,336,512,379,309,242 -w 4 -i 6
+opt-13b-LR-b8-s512-w1-v1 -m opt-13b -S LR -b 8 -s 236,336,512,379,309,242 -w 1 -i 6
+opt-13b-LR-b8-s512-w4-v1 -m opt-13b -S LR -b 8 -s 236,336,512,379,309,242 -w 4 -i 6
+gpt2-xl-LR-b16-s512-w4-v1 -m gpt2-xl -S LR -b 16 -s 336,512,309,512,512,490 -w 4 -i 6
+gpt-neox-20b-LR-b24-s512-w4-v0 -m gpt-neox-20b -S LR -b 24 -s 512 -w 4 -i 6
+TRAININGS
+}
+
+# Generated traces beside the recordings of the same trainings, those that are there.
+section_generated() {
+  local scratch name options pairs=() strategies=()
+  scratch=$(mktemp -d)
+  mkdir -p -- "$simulated"
+  while read -r name options; do
+    [[ -e $(recordings | grep -F "/$name.pickle.xz") ]] || continue
+    ln -s -- "$(recordings | grep -F "/$name.pickle.xz")" "$scratch/$name.pickle.xz"
+    # shellcheck disable=SC2086
+    if ! (cd -- "$scratch" && "$lakebed" trace generate finetune --quiet $options "$name.generated"); then
+      failed=1
+      continue
+    fi
+    printf '# %s.generated: trace generate finetune %s\n' "$name" "$options" >>"$scratch/head"
+    pairs+=("$name.pickle.xz" "$name.generated")
+    [[ $name != opt-1.3b-*-b16-s512-w4-v0-i8 ]] || strategies+=("$name.pickle.xz" "$name.generated")
+  done < <(recorded_trainings)
+  if ((${#pairs[@]} == 0)); then
+    say "generated: none of the recordings is there"
+    rm -rf -- "$scratch"
+    return
+  fi
+  if (cd -- "$scratch" && {
+    printf '# Traces of trace generate finetune beside recordings of the same trainings, on the simulated H200\n'
+    cat head
+    printf '\n## All\n\n'
+    "$lakebed" trace compare --quiet -p bfc "${pairs[@]}"
+    printf '\n## Strategies of OPT-1.3B on four ranks\n\n'
+    "$lakebed" trace compare --quiet -p bfc,expandable,gmlake,aliasheap "${strategies[@]}"
+  } >generated.txt && "$lakebed" trace compare --quiet -p bfc,expandable,gmlake,aliasheap --csv generated.csv "${pairs[@]}" >/dev/null); then
+    cp -- "$scratch/generated.txt" "$scratch/generated.csv" "$simulated/"
+    say "generated: $((${#pairs[@]} / 2)) recordings"
+  else
+    say "generated: failed"
+    failed=1
+  fi
+  rm -rf -- "$scratch"
+}
+
 # A CSV whose quoted fields, which hold commas, are replaced by a word.
 plain_csv() { sed 's/"[^"]*"/quoted/g' -- "$1"; }
 
@@ -553,7 +613,7 @@ section_figures() {
 }
 
 simulated=$here/sim
-sections=(vmm axes profile access alloc replay verify sim iterations gmlake_limits gmlake_variants gmlake_sim compare headline figures)
+sections=(vmm axes profile access alloc replay verify sim generated iterations gmlake_limits gmlake_variants gmlake_sim compare headline figures)
 mkdir -p -- "$out" || exit 2
 out=$(cd -- "$out" && pwd)
 (($#)) || set -- "${sections[@]}"
