@@ -10,6 +10,7 @@ plan run side by side, one a GPU. What does not fit into the time is left out an
   checks         allocation_checks.py
   largest_batch  the largest batch that trains under a memory fraction
   turns          throughput: all allocators of the job resident at once, taking turns of some steps
+  fsdp           train_fsdp.py over all GPUs, when the others are done
 
 Allocators: a policy's spec, or pytorch, pytorch:expandable, pytorch:async, pytorch:uncached.
 """
@@ -25,6 +26,7 @@ import subprocess
 import sys
 import time
 import traceback
+import warnings
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]
@@ -51,11 +53,14 @@ def import_everything():
 
     import lakebed
     import train
+    import train_fsdp
 
 
 def install(allocator):
     """Puts the allocator in place; before CUDA is initialised."""
     import torch
+
+    warnings.simplefilter("ignore")
 
     import lakebed
 
@@ -63,7 +68,7 @@ def install(allocator):
         if allocator == "pytorch:uncached":
             os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
     elif allocator == "pytorch:expandable":
-        torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+        torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
     else:
         lakebed.use(allocator)
 
@@ -347,6 +352,30 @@ def in_new_process(job, gpu, path, end):
                     "--seconds", str(int(end - time.time()))], env=environment, check=False)
 
 
+def fsdp_rank(job, rank, gpus, path):
+    os.environ |= {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)), "RANK": str(rank), "LOCAL_RANK": str(rank),
+                   "WORLD_SIZE": str(len(gpus)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(job["port"])}
+    try:
+        install(job["allocator"])
+        import train_fsdp
+
+        write(path, job | train_fsdp.run(job["arguments"]))
+    except BaseException:
+        write(path, job | {"error": traceback.format_exc()[-1500:]})
+
+
+def do_fsdp(job, gpus, path, end):
+    context = multiprocessing.get_context("fork")
+    ranks = [context.Process(target=fsdp_rank, args=(job, rank, gpus, path)) for rank in range(len(gpus))]
+    for process in ranks:
+        process.start()
+    for process in ranks:
+        process.join(max(1, end - time.time()))
+        if process.is_alive():
+            process.kill()
+            write(path, job | {"left_out": "not done in time"})
+
+
 def start(job, gpu, path, end):
     target = do_turns if job.get("kind") == "turns" else do_job
     if job.get("allocator") == "pytorch:async":
@@ -358,7 +387,7 @@ def start(job, gpu, path, end):
 
 
 def run_plan(plan, gpus, path, end):
-    waiting, running = list(plan), {}
+    waiting, running = [job for job in plan if job.get("kind") != "fsdp"], {}
     while waiting or running:
         for gpu in gpus:
             process = running.get(gpu)
@@ -381,6 +410,11 @@ def run_plan(plan, gpus, path, end):
         time.sleep(0.05)
 
 
+def run_fsdp(plan, gpus, path, end):
+    for number, job in enumerate(job for job in plan if job.get("kind") == "fsdp"):
+        do_fsdp(job | {"port": 29600 + number}, gpus, path, min(end, time.time() + job["seconds"]))
+
+
 def brief(path):
     """A line for each record."""
     with open(path) as file:
@@ -394,7 +428,10 @@ def brief(path):
                 print(record["failures"] or "", flush=True)
                 continue
             text = f"{record.get('allocator', '?'):20s} {record.get('name', '?'):18s}"
-            if "step_ms" in record:
+            if "step_ms" in record and "rank" in record:
+                text += (f" rank {record['rank']} reserved {record['reserved_peak'] / 2**30:7.2f} step "
+                         f"{statistics.median(record['step_ms'][2:]):8.1f} loss {record['losses'][-1]:.6f}")
+            elif "step_ms" in record:
                 rest = record["step_ms"][2:] or record["step_ms"]
                 own = record["allocator_ms"][2:] or record["allocator_ms"] or [0]
                 text += (f" active {record['active_peak'] / 2**30:7.2f} reserved {record['reserved_peak'] / 2**30:7.2f} "
@@ -423,7 +460,9 @@ def main():
         plan = json.load(file)
     import_everything()
     print(f"imported in {options.seconds - (end - time.time()):.1f} s", flush=True)
-    run_plan(plan, gpus, options.out, end)
+    kept = sum(job["seconds"] for job in plan if job.get("kind") == "fsdp")
+    run_plan(plan, gpus, options.out, end - kept)
+    run_fsdp(plan, gpus, options.out, end)
     brief(options.out)
 
 

@@ -124,12 +124,11 @@ def _language_loss(model, options):
 
 
 def _vision_loss(model, options):
-    height, width = (options.sequence, options.sequence)
-    if options.vary:
-        height, width = (32 * random.randint(4, options.sequence // 32) for _ in range(2))
-    images = torch.rand(options.batch, 3, height, width, device="cuda")
+    # Few sizes: convolutions of a size not seen before take seconds to plan.
+    side = 32 * int(options.sequence / 32 * random.choice((0.5, 0.625, 0.75, 1) if options.vary else (1,)))
+    images = torch.rand(options.batch, 3, side, side, device="cuda")
     labels = torch.randint(0, 1000, (options.batch,), device="cuda")
-    return torch.nn.functional.cross_entropy(model(images).float(), labels), images.shape[0] * height * width
+    return torch.nn.functional.cross_entropy(model(images).float(), labels), options.batch * side * side
 
 
 class Training:
@@ -170,21 +169,35 @@ def options_of(arguments):
     parser.add_argument("--vary", action="store_true", help="another length at every step, at most --sequence")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--deterministic", action="store_true", help="algorithms that give the same bits again")
+    parser.add_argument(
+        "--deterministic",
+        action="store_true",
+        help="algorithms that give the same bits again, where there are such",
+    )
+    parser.add_argument(
+        "--attention",
+        choices=("fused", "plain"),
+        default="fused",
+        help="plain: with --deterministic, the one whose backward pass gives the same bits again",
+    )
     return parser.parse_args(arguments)
 
 
-def make_deterministic():
+def make_deterministic(plain_attention=True):
     """The environment must have CUBLAS_WORKSPACE_CONFIG=:4096:8 before CUDA is initialised."""
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False
     torch.backends.cudnn.deterministic = True
+    torch.backends.cuda.enable_cudnn_sdp(False)
+    if plain_attention:
+        torch.backends.cuda.enable_flash_sdp(False)
+        torch.backends.cuda.enable_mem_efficient_sdp(False)
 
 
 def run(options, after_step=None):
     """Trains; a dict of what came out. after_step(number) is called after each step."""
     if options.deterministic:
-        make_deterministic()
+        make_deterministic(options.attention == "plain")
     training = Training(options)
     losses, milliseconds, counts = [], [], []
     for number in range(options.steps):

@@ -19,7 +19,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import train
 
 
-def main(arguments=None):
+def run(arguments=None):
+    """Trains as one rank; a dict of what came out."""
     options = train.options_of(arguments)
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", rank)))
@@ -32,6 +33,7 @@ def main(arguments=None):
     fully_shard(training.model)
     training.parameters = [p for p in training.model.parameters() if p.requires_grad]
     training.optimizer = torch.optim.AdamW(training.parameters, lr=1e-5)
+    # Every rank has its own data.
     torch.manual_seed(100 + rank)
     losses, milliseconds = [], []
     for _ in range(options.steps):
@@ -40,19 +42,28 @@ def main(arguments=None):
         losses.append(training.step()[0])
         torch.cuda.synchronize()
         milliseconds.append(round((time.perf_counter() - begin) * 1e3, 3))
-    peer = torch.ones(1 << 20, device=torch.device("cuda", torch.cuda.current_device()))
-    if world > 1:
-        torch.distributed.all_reduce(peer)
-        assert bool((peer == world).all())
-        # Memory of one device is copied by another.
-        other = (torch.cuda.current_device() + 1) % torch.cuda.device_count()
-        assert bool((peer.to(torch.device("cuda", other)) == world).all())
-    print(json.dumps({"rank": rank, "losses": losses, "step_ms": milliseconds,
-                      "reserved_peak": torch.cuda.max_memory_reserved(),
-                      "allocated_peak": torch.cuda.max_memory_allocated(),
-                      "backend": torch.cuda.get_allocator_backend()}), flush=True)
+    check_copies(world)
+    result = {
+        "rank": rank,
+        "losses": losses,
+        "step_ms": milliseconds,
+        "reserved_peak": torch.cuda.max_memory_reserved(),
+        "allocated_peak": torch.cuda.max_memory_allocated(),
+        "backend": torch.cuda.get_allocator_backend(),
+    }
     torch.distributed.destroy_process_group()
+    return result
+
+
+def check_copies(world):
+    """Memory of one device is read by others, through NCCL and by copies."""
+    here = torch.cuda.current_device()
+    numbers = torch.ones(1 << 20, device=torch.device("cuda", here))
+    torch.distributed.all_reduce(numbers)
+    assert bool((numbers == world).all())
+    other = torch.device("cuda", (here + 1) % torch.cuda.device_count())
+    assert bool((numbers.to(other) == world).all())
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps(run()), flush=True)
