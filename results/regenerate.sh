@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Measures what lies under results/ anew, on a machine with a GPU, and draws the figures.
 #
-#   results/regenerate.sh [SECTION...]     default: all that this machine can do
+#   results/regenerate.sh [SECTION...]     default: all that this machine can do; torch, training under policies,
+#                                          only when it is named
 #
 # LAKEBED_BIN      the program; default: the launcher ./lakebed
 # LAKEBED_RESULTS  the folder that is written; default: results/h200
@@ -146,6 +147,30 @@ section_sim() {
   for recording in "${drawn[@]}"; do paths+=("$here/../workloads/bundled/$recording.pickle.xz"); done
   "$lakebed" replay "${paths[@]}" -p "$policies,$heavy" --driver sim --quiet \
     --timeline "$simulated/timeline.csv" --timeline-points 600 >/dev/null || failed=1
+}
+
+# Real training under PyTorch's allocators and our policies, on all GPUs; the plugin is built by './lakebed torch'.
+section_torch() {
+  local bench=$here/../harness/torch/bench folder=$out/torch run gpus begin=$SECONDS
+  mkdir -p -- "$folder"
+  run=$(mktemp -d)
+  gpus=$(nvidia-smi --query-gpu=index --format=csv,noheader | paste -sd,)
+  {
+    printf 'device: %s\n' "$(nvidia-smi --query-gpu=name --format=csv,noheader | sort | uniq -c | sed 's/^ *//')"
+    printf 'driver: %s, %s\n' "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)" \
+      "$(python3 -c 'import torch, transformers; print("CUDA", torch.version.cuda + ", PyTorch", torch.__version__ + ", transformers", transformers.__version__)')"
+    printf 'date: %s\n' "$(date -u +%F)"
+    printf 'command: results/regenerate.sh torch\n'
+  } >"$run/header"
+  if python3 "$bench/plan.py" >"$run/plan.json" &&
+    python3 "$bench/live_matrix.py" "$run/plan.json" "$run/runs.jsonl" --gpus "$gpus" --seconds "${LAKEBED_SECONDS:-3000}" &&
+    python3 "$bench/tables.py" "$run/header" "$folder" "$run/runs.jsonl"; then
+    say "torch: $((SECONDS - begin)) s"
+  else
+    say "torch: failed"
+    failed=1
+  fi
+  rm -rf -- "$run"
 }
 
 # What gmlake does in each iteration of the recorded runs, by rule and option, and from which one on it has settled;
@@ -593,6 +618,15 @@ draw_limits() {
   rm -f -- "$scratch"
 }
 
+# Memory over the steps of two training runs.
+draw_training() {
+  local csv=$out/torch/memory.csv
+  [[ -s $csv ]] || return 0
+  for kind in svg png; do
+    (cd -- "$here" && gnuplot -e "csv='$csv'; out='$out/torch/memory.$kind'" torch_memory.gp) || failed=1
+  done
+}
+
 # Draws what was measured; needs no GPU.
 section_figures() {
   local figure csv
@@ -608,6 +642,7 @@ section_figures() {
     done
   done
   draw_replays
+  draw_training
   draw_limits "$simulated" gmlake_sim
   draw_limits "$out" gmlake_limits
 }

@@ -173,5 +173,31 @@ def bad_command_lines_are_refused():
         assert word in told.getvalue(), told.getvalue()
 
 
+def results_become_tables():
+    import json
+
+    sys.path.insert(0, "harness/torch/bench")
+    import plan
+    import tables
+
+    assert all(job.get("tasks") or job.get("kind") for jobs in plan.PARTS.values() for job in jobs)
+    record = {"name": "run", "losses": [3.0, 2.0], "step_ms": [9.0, 5.0], "counts": [64, 64], "active_peak": MIB,
+              "reserved_peak": 2 * MIB, "device_used_peak": 3 * MIB, "allocator_ms": [1, 0.5], "allocator_driver_ms": [1, 0],
+              "memory_by_step": [[1, 2, 3, 4]], "driver_calls": {"cuMemCreate": {"count": 3}}}
+    other = record | {"losses": [3.0, 2.5], "reserved_peak": MIB}
+    rows = tables.rows_of([record | {"allocator": "pytorch"}, other | {"allocator": "gmlake"}])
+    assert [row["utilisation"] for row in rows] == [0.5, 1.0]
+    assert rows[0]["losses_equal_to_pytorch"] == "" and rows[1]["losses_equal_to_pytorch"] == 1
+    assert rows[0]["driver_calls"] == "" and rows[1]["driver_calls"] == 3
+    folder = tempfile.mkdtemp()
+    for name, lines in (("header", ["device: none"]), ("runs", [json.dumps(other | {"allocator": "gmlake"})])):
+        with open(f"{folder}/{name}", "w") as file:
+            file.write("\n".join(lines) + "\n")
+    sys.argv = ["tables.py", f"{folder}/header", folder, f"{folder}/runs"]
+    tables.main()
+    with open(f"{folder}/runs.txt") as file:
+        assert file.read().startswith("# device: none\n")
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]()

@@ -23,7 +23,8 @@ static const char *const checks[] = {"use_serves_all_memory",
                                      "a_recording_under_pytorch_is_its_snapshot",
                                      "a_summary_is_for_people",
                                      "a_script_runs_unchanged",
-                                     "bad_command_lines_are_refused"};
+                                     "bad_command_lines_are_refused",
+                                     "results_become_tables"};
 
 static bool python_is_there(void) { return system("python3 -c 'import ctypes, runpy' >/dev/null 2>&1") == 0; }
 
