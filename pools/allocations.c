@@ -24,7 +24,7 @@ static void place(pool_allocation_map *map, const pool_allocation *allocation) {
 }
 
 static vmm_status grow(pool_allocation_map *map) {
-  if (map->capacity > 0 && map->count * 2 < map->capacity) return VMM_SUCCESS;
+  if (map->capacity > 0 && map->count * 4 < map->capacity * 3) return VMM_SUCCESS;
   pool_allocation_map larger = {.capacity = map->capacity ? map->capacity * 2 : 1024, .count = map->count};
   larger.entries = calloc(larger.capacity, sizeof *larger.entries);
   if (!larger.entries) return VMM_OUT_OF_MEMORY;

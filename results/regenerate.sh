@@ -521,6 +521,35 @@ variants_into() {
   } >"$folder/gmlake_variants.txt"
 }
 
+# One line an option, with everything else at its default: means over the recordings of training runs.
+gmlake_options=(default tolerance=2MiB tolerance=16MiB cross_stream=seen cross_stream=wait stitch=after_growing small_limit=8MiB room=0 room=512MiB largest_chunk=2MiB
+  largest_chunk=8MiB largest_chunk=16MiB largest_chunk=32MiB largest_chunk=128MiB chunk=4MiB chunk=16MiB chunk=32MiB stitching=views stitching=views,candidates=smallest
+  stitching=views,candidates=oldest stitching=eager stitch_count=200 stitch_bytes=4GiB)
+
+options_into() {
+  local folder=$1 list=bfc,gmlake option csv=$1/gmlake_options.csv
+  shift
+  for option in "${gmlake_options[@]:1}"; do list+=",gmlake:$option"; done
+  gmlake_replay "$folder" gmlake_options "$list" "$@" || return
+  {
+    provenance_of "$csv"
+    printf '\n%-40s %11s %11s %11s %12s\n' option utilisation least 'driver ms' calls
+    awk -F, -v labels="bfc ${gmlake_options[*]}" '
+      /^#/ { next }
+      !columns { for (i = 1; i <= NF; i++) at[$i] = i; columns = NF; count = split(labels, label, " "); next }
+      $at["trace"] !~ /\.pickle/ { next }
+      {
+        if ($at["trace"] != trace) { trace = $at["trace"]; place = 0; traces++ }
+        place++
+        value = $at["utilization"] + 0
+        if (traces == 1 || value < least[place]) least[place] = value
+        util[place] += value; ms[place] += $at["driver_us"] / 1000; calls[place] += $at["driver_calls"]
+      }
+      END { for (i = 1; i <= count; i++) printf "%-40s %11.4f %11.4f %11.1f %12.0f\n", label[i], util[i] / traces, least[i], ms[i] / traces, calls[i] / traces }' \
+      <(plain_csv "$csv")
+  } >"$folder/gmlake_options.txt"
+}
+
 # On the device: each less than a minute for the recordings of training runs; the made-up traces double that.
 section_gmlake_limits() { limits_into "$out" "${options[@]}"; }
 section_gmlake_variants() { variants_into "$out" "${options[@]}"; }
@@ -530,6 +559,7 @@ section_gmlake_sim() {
   mkdir -p -- "$simulated"
   limits_into "$simulated" --driver sim --no-host-timing
   variants_into "$simulated" --driver sim --no-host-timing
+  options_into "$simulated" --driver sim --no-host-timing
 }
 
 # Measured on the device beside what the model charges: needs both replays.
