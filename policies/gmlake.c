@@ -3,8 +3,8 @@
  *
  * Where the paper is silent: pools are kept by stream; both parts of a split pBlock keep their part
  * of its VA; a request below the fragmentation limit takes the smallest larger block whole if that
- * wastes less than the limit; when the device is full, free pBlocks of all streams go back to it
- * before S5 is reported. docs/gmlake.md says what the options do. */
+ * wastes less than the limit; when the device is full, free memory goes back to it before S5 is
+ * reported, that of other streams first. docs/gmlake.md says what the options do. */
 #include "policies/gmlake.h"
 
 #include <inttypes.h>
