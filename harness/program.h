@@ -26,6 +26,7 @@ void program_complain(const char *format, ...) __attribute__((format(printf, 1, 
 
 exit_status command_replay(int argc, char **argv);
 exit_status command_oom(int argc, char **argv);
+exit_status command_paper(int argc, char **argv);
 exit_status command_sweep(int argc, char **argv);
 exit_status command_trace(int argc, char **argv);
 exit_status command_trace_info(int argc, char **argv);

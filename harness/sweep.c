@@ -51,10 +51,11 @@ static exit_status choose(run *self) {
 static void show(run *self) {
   char left[UNITS_TEXT] = "", failed[UNITS_COUNTED + 8] = "";
   uint64_t spent = progress_clock_ns() - self->shown.begin_ns;
-  if (self->ended > 0) units_time(spent / self->ended * (self->count - self->ended), left);
+  bool guess = self->ended > 0 && self->ended < self->count;
+  if (guess) units_time(spent / self->ended * (self->count - self->ended), left);
   if (self->failed > 0) snprintf(failed, sizeof failed, ", %zu failed", self->failed);
   progress_say(&self->shown, (double)self->ended / (double)self->count, "%zu of %zu cells%s%s%s", self->ended,
-               self->count, failed, self->ended > 0 ? ", left: about " : "", left);
+               self->count, failed, guess ? ", left: about " : "", left);
 }
 
 static bool ended(void *context, size_t cell, json_t *object) {
@@ -105,8 +106,9 @@ exit_status sweep_run(const sweep_grid *grid, const sweep_settings *settings) {
   if (status == EXIT_STATUS_DONE) status = choose(&self);
   if (status == EXIT_STATUS_DONE) status = run_cells(&self, grid);
   if (status == EXIT_STATUS_DONE)
-    status =
-        settings->shard.count ? judge(&self) : sweep_write_results(grid, settings->folder, &self.results);
+    status = settings->shard.count || settings->no_results
+                 ? judge(&self)
+                 : sweep_write_results(grid, settings->folder, &self.results);
   free(self.cells);
   sweep_results_free(&self.results);
   sweep_log_close(self.log);

@@ -14,7 +14,8 @@ typedef struct sweep_settings {
   sweep_shard shard;
   unsigned jobs; /* processes; 0: one for each processor that this process may use */
   bool retry_failed;
-  bool wait; /* for whoever runs the same shard */
+  bool wait;       /* for whoever runs the same shard */
+  bool no_results; /* no results.json and results.csv: the caller reads the logs */
   bool quiet;
 } sweep_settings;
 

@@ -1,0 +1,105 @@
+/* Table 1 and Figure 6 are measured, by 'lakebed bench vmm table1 figure6': here their rows are taken out of
+ * its results. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/option_values.h"
+#include "harness/paper.h"
+#include "harness/program.h"
+
+/* A row's fields, none of which is quoted, as an object. NULL: no memory. */
+static json_t *row_object(const char *header, const char *line) {
+  json_t *row = json_object();
+  while (row && *header && *line) {
+    size_t name = strcspn(header, ",\n"), length = strcspn(line, ",\n");
+    char *value = strndup(line, length), *end;
+    if (!value) break;
+    double number = strtod(value, &end);
+    json_t *field = length == 0 ? json_null() : *end ? json_string(value) : json_real(number);
+    char *key = strndup(header, name);
+    if (key) json_object_set_new(row, key, field);
+    free(key);
+    free(value);
+    header += name + (header[name] == ',');
+    line += length + (line[length] == ',');
+    if (*header == '\n') break;
+  }
+  return row;
+}
+
+/* "# device: NVIDIA H200": what was measured and how. */
+static void keep_provenance(json_t *object, const char *line) {
+  const char *colon = strstr(line, ": ");
+  if (!colon) return;
+  char *key = strndup(line + 2, (size_t)(colon - line - 2)),
+       *value = strndup(colon + 2, strcspn(colon + 2, "\n"));
+  if (key && value) json_object_set_new(object, key, json_string(value));
+  free(key);
+  free(value);
+}
+
+/* Copies the provenance, the columns and the rows of one benchmark. Returns how many rows there are. */
+static size_t copy_rows(FILE *in, const char *benchmark, FILE *csv, json_t *object) {
+  char *line = NULL, *header = NULL;
+  size_t room = 0, rows = 0, length = strlen(benchmark);
+  json_t *array = json_array();
+  while (getline(&line, &room, in) > 0) {
+    bool mine = strncmp(line, benchmark, length) == 0 && line[length] == ',';
+    if (line[0] == '#') {
+      keep_provenance(object, line);
+    } else if (!header) {
+      header = strdup(line);
+    } else if (mine) {
+      json_array_append_new(array, row_object(header, line));
+      rows++;
+    }
+    if (line[0] == '#' || mine || (header && strcmp(header, line) == 0)) fputs(line, csv);
+  }
+  json_object_set_new(object, "rows", array);
+  free(line);
+  free(header);
+  return rows;
+}
+
+static bool write_benchmark(const paper_settings *settings, paper_item item, const char *benchmark) {
+  const char *name = paper_item_name(item);
+  char *csv_path = NULL, *json_path = NULL;
+  if (asprintf(&csv_path, "%s/%s.csv", settings->folder, name) < 0) csv_path = NULL;
+  if (asprintf(&json_path, "%s/%s.json", settings->folder, name) < 0) json_path = NULL;
+  FILE *in = fopen(settings->bench, "r");
+  FILE *csv = in && csv_path ? option_open_output(csv_path) : NULL;
+  FILE *json = csv && json_path ? option_open_output(json_path) : NULL;
+  json_t *object = json_object();
+  bool written = json && object;
+  if (!in) {
+    program_complain("%s: %s cannot be read: %s; 'lakebed bench vmm table1 figure6 --csv FILE' measures it",
+                     name, settings->bench, strerror(errno));
+  } else if (written && copy_rows(in, benchmark, csv, object) == 0) {
+    program_complain("%s: %s has no results of it", name, settings->bench);
+    written = false;
+  }
+  if (written)
+    written =
+        json_dumpf(object, json, JSON_INDENT(1) | JSON_REAL_PRECISION(10)) == 0 && fputc('\n', json) != EOF;
+  json_decref(object);
+  if (in) fclose(in);
+  if (written) {
+    written = option_close_output(csv, csv_path) & option_close_output(json, json_path);
+  } else {
+    option_abandon_output(csv, csv_path);
+    option_abandon_output(json, json_path);
+  }
+  free(csv_path);
+  free(json_path);
+  return written;
+}
+
+bool paper_write_bench(const paper_settings *settings) {
+  bool written = true;
+  if (settings->wanted[PAPER_TABLE1]) written &= write_benchmark(settings, PAPER_TABLE1, "table1");
+  if (settings->wanted[PAPER_FIGURE6]) written &= write_benchmark(settings, PAPER_FIGURE6, "figure6");
+  return written;
+}
