@@ -61,7 +61,7 @@ static bool write_json(const paper_table *table, const provenance *lines, const 
     json_object_set_new(object, lines[i].key, replay_json_words(lines[i].value));
   json_object_set(object, "rows", table->rows);
   bool written =
-      json_dumpf(object, stream, JSON_INDENT(1) | JSON_REAL_PRECISION(8)) == 0 && fputc('\n', stream) != EOF;
+      json_dumpf(object, stream, JSON_COMPACT | JSON_REAL_PRECISION(8)) == 0 && fputc('\n', stream) != EOF;
   json_decref(object);
   return option_close_output(stream, path) && written;
 }

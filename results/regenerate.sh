@@ -305,6 +305,18 @@ section_generated() {
   rm -rf -- "$scratch"
 }
 
+# The paper's evaluation over generated workloads (docs/paper.md). Its logs stay behind, so that a second run is quick.
+section_paper() {
+  local begin=$SECONDS
+  # In the folder itself, so that the command in the files' headers names no other.
+  if (cd -- "$here" && "$lakebed" paper --quiet -o paper >/dev/null); then
+    say "paper: $((SECONDS - begin)) s"
+  else
+    say "paper: failed with status $?"
+    failed=1
+  fi
+}
+
 # A CSV whose quoted fields, which hold commas, are replaced by a word.
 plain_csv() { sed 's/"[^"]*"/quoted/g' -- "$1"; }
 
@@ -678,7 +690,7 @@ section_figures() {
 }
 
 simulated=$here/sim
-sections=(vmm axes profile access alloc replay verify sim generated iterations gmlake_limits gmlake_variants gmlake_sim compare headline figures)
+sections=(vmm axes profile access alloc replay verify sim generated iterations gmlake_limits gmlake_variants gmlake_sim compare headline paper figures)
 mkdir -p -- "$out" || exit 2
 out=$(cd -- "$out" && pwd)
 (($#)) || set -- "${sections[@]}"
