@@ -5,6 +5,7 @@
 
 #include "policies/plan_search.h"
 #include "policies/plan_space.h"
+#include "pools/holes.h"
 
 enum { SEARCH_BLOCKS = 4096 }; /* more are not searched */
 
@@ -123,22 +124,76 @@ typedef struct planner {
   uint64_t target;   /* a peak that is as good as the lower bound */
 } planner;
 
-/* Places all blocks in this order. Gives up once a peak of stop is reached: the peak is then at least
- * that. */
-static vmm_status place(planner *self, const ranked *ranks, uint64_t stop, uint64_t *peak) {
+/* Places all blocks in this order. A peak of UINT64_MAX: given up, after so many steps. */
+static vmm_status place(planner *self, const ranked *ranks, uint64_t until, uint64_t *peak) {
+  plan *made = self->made;
   plan_space_clear(self->space);
   *peak = 0;
-  for (uint64_t i = 0; i < self->made->count; i++) {
-    const plan_block *block = &self->made->blocks[ranks[i].block];
+  for (uint64_t i = 0; i < made->count; i++) {
+    const plan_block *block = &made->blocks[ranks[i].block];
     const uint64_t offset = plan_space_lowest(self->space, block->begin, block->end, block->size);
     if (!plan_space_add(self->space, block->begin, block->end, offset, block->size)) return VMM_OUT_OF_MEMORY;
     self->offsets[ranks[i].block] = offset;
-    if (block->optional || offset + block->size <= *peak) continue;
-    *peak = offset + block->size;
-    if (*peak >= stop) break;
+    if (!block->optional && offset + block->size > *peak) *peak = offset + block->size;
+    made->steps = plan_space_steps(self->space);
+    if (made->steps <= until) continue;
+    *peak = UINT64_MAX;
+    break;
   }
-  self->made->steps = plan_space_steps(self->space);
   return VMM_SUCCESS;
+}
+
+/* Blocks by the section in which they are free again: those of section s lie from first[s] to before
+ * first[s + 1]. */
+static uint32_t *sort_by_end(const plan *made, uint32_t *first) {
+  uint32_t *sorted = malloc(made->count * sizeof *sorted);
+  if (!sorted) return NULL;
+  memset(first, 0, ((size_t)made->sections + 2) * sizeof *first);
+  for (uint64_t i = 0; i < made->count; i++) first[made->blocks[i].end + 1]++;
+  for (uint32_t s = 0; s <= made->sections; s++) first[s + 1] += first[s];
+  for (uint64_t i = made->count; i > 0; i--) {
+    const uint32_t end = made->blocks[i - 1].end;
+    sorted[--first[end + 1]] = (uint32_t)(i - 1);
+  }
+  /* Each number has come down to its section's first: one place further on than it belongs. */
+  for (uint32_t s = 0; s <= made->sections; s++) first[s] = first[s + 1];
+  first[made->sections + 1] = (uint32_t)made->count;
+  return sorted;
+}
+
+/* First fit, as an allocator does that does not know the future. O(n log n). Optional blocks are free again
+ * before the next one comes, and displace nothing. */
+static vmm_status place_by_start(planner *self, uint64_t *peak) {
+  static const vmm_address bottom = 512; /* address 0 is nothing's */
+  plan *made = self->made;
+  uint32_t *first = malloc(((size_t)made->sections + 2) * sizeof *first);
+  uint32_t *ending = first ? sort_by_end(made, first) : NULL;
+  pool_holes holes;
+  pool_holes_init(&holes);
+  vmm_status status = ending ? pool_holes_prepare(&holes, 1) : VMM_OUT_OF_MEMORY;
+  if (status == VMM_SUCCESS) pool_holes_insert(&holes, bottom, UINT64_MAX / 2, NULL);
+  *peak = 0;
+  for (uint64_t i = 0; status == VMM_SUCCESS && i < made->count; i++) {
+    const plan_block *block = &made->blocks[i];
+    const bool new_section = i > 0 && block->begin != made->blocks[i - 1].begin;
+    for (uint32_t k = new_section ? first[block->begin] : 0;
+         new_section && status == VMM_SUCCESS && k < first[block->begin + 1]; k++) {
+      const vmm_address begin = bottom + self->offsets[ending[k]];
+      status = pool_holes_prepare(&holes, 1);
+      if (status == VMM_SUCCESS) pool_holes_insert(&holes, begin, begin + made->blocks[ending[k]].size, NULL);
+    }
+    if (status == VMM_SUCCESS) status = pool_holes_prepare(&holes, 1);
+    if (status != VMM_SUCCESS) break;
+    pool_hole *hole = pool_holes_first(&holes, block->size);
+    self->offsets[i] = hole->begin - bottom;
+    pool_holes_carve(&holes, hole, hole->begin, hole->begin + block->size);
+    const uint64_t end = self->offsets[i] + block->size;
+    if (!block->optional && end > *peak) *peak = end;
+  }
+  pool_holes_fini(&holes);
+  free(first);
+  free(ending);
+  return status;
 }
 
 static void keep(planner *self, uint64_t peak) {
@@ -146,16 +201,19 @@ static void keep(planner *self, uint64_t peak) {
   self->made->peak = peak;
 }
 
-/* Every order once, until one is good enough. best: the order of the plan kept. */
+/* Every order once, until one is good enough or there is no effort left. The last one is cheap, and tried all
+ * the same. best: the order of the plan kept. */
 static vmm_status try_orders(planner *self, ranked *ranks, ranked *best) {
   plan *made = self->made;
   made->peak = UINT64_MAX;
   for (plan_order order = 0; order < PLAN_ORDERS && made->peak > self->target; order++) {
-    if (order > 0 && made->steps > self->settings->effort) break;
     uint64_t peak;
+    if (order != PLAN_BY_START && made->steps >= self->settings->effort) continue;
     rank_blocks(made, order, ranks);
-    vmm_status status = place(self, ranks, UINT64_MAX, &peak);
+    vmm_status status = order == PLAN_BY_START ? place_by_start(self, &peak)
+                                               : place(self, ranks, self->settings->effort, &peak);
     if (status != VMM_SUCCESS) return status;
+    if (peak == UINT64_MAX) continue;
     made->order_peaks[order] = peak;
     if (peak >= made->peak) continue;
     keep(self, peak);
@@ -191,8 +249,9 @@ static vmm_status improve(planner *self, ranked *ranks, ranked *best, uint64_t u
       ranks[i].second = 0;
     }
     qsort(ranks, made->count, sizeof *ranks, compare_ranked);
-    vmm_status status = place(self, ranks, UINT64_MAX, &peak);
+    vmm_status status = place(self, ranks, until, &peak);
     if (status != VMM_SUCCESS) return status;
+    if (peak == UINT64_MAX) break;
     made->rounds++;
     if (peak < made->peak) {
       keep(self, peak);

@@ -21,7 +21,8 @@ typedef struct plan_block {
   bool optional;       /* placed after all others */
 } plan_block;
 
-/* Blocks placed one after the other, each as low as it fits. */
+/* Blocks placed one after the other, each as low as it fits. The last one takes O(n log n) and is always
+ * tried; the others are given up when the effort is spent. */
 typedef enum plan_order {
   PLAN_BY_SIZE,     /* the largest first */
   PLAN_BY_AREA,     /* size x life */
@@ -33,7 +34,7 @@ typedef enum plan_order {
 typedef struct plan_settings {
   uint64_t quantum;   /* sizes are rounded up to this */
   uint64_t precision; /* plans that need as many of these are as good */
-  uint64_t effort;    /* steps after which nothing new is tried; a step takes some nanoseconds */
+  uint64_t effort;    /* steps, some nanoseconds each, after which whatever is being tried is given up */
 } plan_settings;
 
 typedef struct plan {
@@ -50,7 +51,7 @@ typedef struct plan {
 
 /* Plans for all requests. INVALID_VALUE for sizes whose sum is no uint64_t, ends that are not after their
  * begin, or more than 2^31 requests; OUT_OF_MEMORY when the host has none. The caller frees with plan_free.
- * Each order takes O(n log^2 n) as long as the sets of free memory in plan_space.h stay short. */
+ * An order takes O(n log^2 n) as long as the sets of plan_space.h stay short. */
 vmm_status plan_make(const policy_lifetimes *requests, const plan_settings *settings, plan *made);
 void plan_free(plan *made);
 

@@ -16,8 +16,8 @@ enum { OPTION_HANDLE, OPTION_EFFORT, OPTION_PRECISION };
 static const policy_option options[] = {
     {"handle", POLICY_OPTION_SIZE, "1GiB", POLICY_GRANULARITY, 1e13, NULL, "bytes",
      "memory is taken from the driver in handles of this size; the last one is smaller"},
-    {"effort", POLICY_OPTION_INTEGER, "100", 0, 1e9, NULL, "million steps",
-     "work after which no other plan is tried; a thousand take some seconds"},
+    {"effort", POLICY_OPTION_INTEGER, "300", 0, 1e9, NULL, "million steps",
+     "work after which no other plan is tried, which takes about a second; 0: first fit only"},
     {"precision", POLICY_OPTION_SIZE, "2MiB", 512, 1e15, NULL, "bytes",
      "plans that need as many of these are as good, and one that needs no more than the peak of live memory "
      "ends the search"},
