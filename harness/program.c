@@ -20,6 +20,7 @@ static const program_command commands[] = {
     {"sweep", "replay whole grids of traces, policies and devices, resumable, on all cores or on Slurm",
      command_sweep},
     {"paper", "the GMLake paper's evaluation, every table and figure, with every policy", command_paper},
+    {"report", "put results together to one HTML page", command_report},
     {"trace", "look into traces, convert, compare and make them", command_trace},
     {"policies", "list the allocator policies, or one with its options", command_policies},
     {"bench", "measure what memory calls, stitched memory and allocators cost", command_bench},

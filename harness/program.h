@@ -25,6 +25,7 @@ exit_status program_dispatch(const program_command *commands, const char *title,
 void program_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 exit_status command_replay(int argc, char **argv);
+exit_status command_report(int argc, char **argv);
 exit_status command_oom(int argc, char **argv);
 exit_status command_paper(int argc, char **argv);
 exit_status command_sweep(int argc, char **argv);

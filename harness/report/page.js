@@ -1,0 +1,66 @@
+/* Puts the page together when its results have been read. */
+
+const SECTIONS = [
+  ['Summary', summarySection], ['Runs', runsSection], ['Memory over time', memorySection], ['Driver time', latencySection],
+  ['States', statesSection], ['Memory maps', mapSection], ['Iterations', iterationsSection], ['Measurements', tablesSection],
+  ['Provenance', provenanceSection],
+];
+
+/* Names of series: the policy as given, and the file where the same comes from several. */
+function labelSeries(data, series) {
+  const groups = groupBy(series, (one) => `${one.trace}\n${one.dump_at || ''}\n${one.spec || one.policy}`);
+  for (const alike of groups.values()) {
+    for (const one of alike) {
+      one.label = one.spec || one.policy || '?';
+      if (alike.length > 1) one.label += ` (${data.sources[one.source].file})`;
+    }
+  }
+}
+
+function chooseTheme() {
+  const root = document.documentElement, button = document.getElementById('theme');
+  const remembered = () => { try { return localStorage.getItem('lakebed-theme'); } catch { return null; } };
+  const system = matchMedia('(prefers-color-scheme: dark)');
+  const set = (theme) => {
+    root.dataset.theme = theme;
+    button.textContent = theme === 'dark' ? 'Light' : 'Dark';
+    redrawn.forEach((draw) => draw());
+  };
+  set(remembered() || (system.matches ? 'dark' : 'light'));
+  system.addEventListener('change', () => { if (!remembered()) set(system.matches ? 'dark' : 'light'); });
+  button.addEventListener('click', () => {
+    const theme = root.dataset.theme === 'dark' ? 'light' : 'dark';
+    try { localStorage.setItem('lakebed-theme', theme); } catch { /* A page of a file may not keep it. */ }
+    set(theme);
+  });
+}
+
+function makePage() {
+  const data = JSON.parse(document.getElementById('results').textContent);
+  document.title = data.title;
+  document.getElementById('title').textContent = data.title;
+  document.getElementById('made').textContent = `Made by ${data.program}.`;
+  for (const runs of groupBy(data.runs, (run) => run.source).values()) labelRuns(runs);
+  for (const series of [data.lines, data.maps, data.iterations]) labelSeries(data, series);
+  data.runs.forEach((run) => labelColor(run.label));
+
+  const files = data.sources.map((source) => source.file);
+  document.getElementById('subtitle').textContent = files.length <= 4 ? files.join(', ')
+    : `${files.slice(0, 3).join(', ')} and ${files.length - 3} more files`;
+  const main = document.getElementById('main'), contents = document.getElementById('contents');
+  for (const [name, make] of SECTIONS) {
+    const section = make(data);
+    if (!section) continue;
+    main.append(section);
+    contents.append(element('a', { href: '#' + section.id }, name));
+  }
+  let resizing = 0;
+  addEventListener('resize', () => {
+    cancelAnimationFrame(resizing);
+    resizing = requestAnimationFrame(() => redrawn.forEach((draw) => draw()));
+  });
+  requestAnimationFrame(() => requestAnimationFrame(() => { document.documentElement.dataset.ready = 'yes'; }));
+}
+
+chooseTheme();
+makePage();
