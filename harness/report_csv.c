@@ -7,7 +7,14 @@
 #include "harness/quoted_csv.h"
 #include "harness/report_internal.h"
 
-typedef enum csv_kind { CSV_REPLAY, CSV_TIMELINE, CSV_ITERATIONS, CSV_TABLE, CSV_UNKNOWN } csv_kind;
+typedef enum csv_kind {
+  CSV_REPLAY,
+  CSV_TIMELINE,
+  CSV_ITERATIONS,
+  CSV_ITERATION_ROWS,
+  CSV_TABLE,
+  CSV_UNKNOWN
+} csv_kind;
 
 typedef struct csv_columns {
   size_t count;
@@ -33,10 +40,13 @@ static csv_kind kind_of(const csv_columns *columns, bool by_lakebed) {
                                            "live_bytes", "allocated_bytes", "reserved_bytes", NULL};
   static const char *const iteration_names[] = {"trace",   "policy", "lap", "iteration",
                                                 "measure", "value",  NULL};
+  static const char *const iteration_row_names[] = {"trace",  "policy",       "iteration",
+                                                    "events", "memory_calls", NULL};
   static const char *const run_names[] = {
       "trace", "policy", "status", "live_peak_bytes", "reserved_peak_bytes", "driver_us", NULL};
   if (has_all(columns, line_names)) return CSV_TIMELINE;
   if (has_all(columns, iteration_names)) return CSV_ITERATIONS;
+  if (has_all(columns, iteration_row_names)) return CSV_ITERATION_ROWS;
   if (find(columns, "smallest_capacity_bytes") != NO_COLUMN) return CSV_TABLE;
   if (has_all(columns, run_names)) return CSV_REPLAY;
   return by_lakebed ? CSV_TABLE : CSV_UNKNOWN;
@@ -115,35 +125,61 @@ static exit_status read_point(csv_reading *reading) {
   return EXIT_STATUS_DONE;
 }
 
+/* Another series where the row is of another run. */
+static exit_status begin_iterations(csv_reading *reading) {
+  if (!begins_series(reading)) return reading->series ? EXIT_STATUS_DONE : report_no_memory();
+  const bool named = reading->trace && reading->spec;
+  reading->series = named ? report_iterations_begin(reading->place, reading->trace, reading->spec) : NULL;
+  reading->lap = reading->iteration = -1;
+  reading->series_full = false;
+  report_count(reading->place, 1);
+  return reading->series ? EXIT_STATUS_DONE : report_no_memory();
+}
+
 static exit_status read_measure(csv_reading *reading) {
   uint64_t lap, iteration;
   exit_status status = read_natural(reading, "lap", &lap);
   if (status == EXIT_STATUS_DONE) status = read_natural(reading, "iteration", &iteration);
+  if (status == EXIT_STATUS_DONE) status = begin_iterations(reading);
   if (status != EXIT_STATUS_DONE) return status;
   json_t *value = report_cell(field(reading, "value"));
   if (!json_is_number(value)) {
     json_decref(value);
     return report_refuse(reading->place, "line %" PRIu64 ": value: expected a number", reading->csv.line);
   }
-  const bool first = begins_series(reading);
-  if (first) {
-    reading->series = reading->trace && reading->spec
-                          ? report_iterations_begin(reading->place, reading->trace, reading->spec)
-                          : NULL;
-    report_count(reading->place, 1);
-    reading->series_full = false;
-  }
-  if (reading->series &&
-      (first || reading->lap != (int64_t)lap || reading->iteration != (int64_t)iteration)) {
+  if (reading->lap != (int64_t)lap || reading->iteration != (int64_t)iteration) {
     reading->lap = (int64_t)lap;
     reading->iteration = (int64_t)iteration;
     reading->series_full = !report_iterations_step(reading->series, (json_int_t)lap, (json_int_t)iteration);
   }
-  if (reading->series && !reading->series_full)
-    report_iterations_set(reading->series, field(reading, "measure"), value);
-  else
+  if (reading->series_full)
     json_decref(value);
-  return reading->series ? EXIT_STATUS_DONE : report_no_memory();
+  else
+    report_iterations_set(reading->series, field(reading, "measure"), value);
+  return EXIT_STATUS_DONE;
+}
+
+/* An iteration whose measures are columns. */
+static exit_status read_iteration(csv_reading *reading) {
+  uint64_t lap = 1, iteration;
+  exit_status status = read_natural(reading, "iteration", &iteration);
+  if (status == EXIT_STATUS_DONE && find(&reading->columns, "lap") != NO_COLUMN)
+    status = read_natural(reading, "lap", &lap);
+  if (status != EXIT_STATUS_DONE) return status;
+  status = begin_iterations(reading);
+  if (status != EXIT_STATUS_DONE) return status;
+  if (!report_iterations_step(reading->series, (json_int_t)lap, (json_int_t)iteration))
+    return EXIT_STATUS_DONE;
+  for (size_t i = 0; i < reading->columns.count; i++) {
+    const char *name = reading->columns.names[i];
+    json_t *value = report_cell(reading->csv.fields[i]);
+    if (json_is_number(value) && strcmp(name, "trace") != 0 && strcmp(name, "policy") != 0 &&
+        strcmp(name, "lap") != 0 && strcmp(name, "iteration") != 0)
+      report_iterations_set(reading->series, name, value);
+    else
+      json_decref(value);
+  }
+  return EXIT_STATUS_DONE;
 }
 
 static json_t *row_object(const csv_reading *reading) {
@@ -189,6 +225,8 @@ static exit_status read_row(csv_reading *reading) {
       return read_point(reading);
     case CSV_ITERATIONS:
       return read_measure(reading);
+    case CSV_ITERATION_ROWS:
+      return read_iteration(reading);
     case CSV_TABLE:
     case CSV_UNKNOWN:
       break;
@@ -217,6 +255,7 @@ static const char *kind_name(const csv_reading *reading) {
     case CSV_TIMELINE:
       return "timeline";
     case CSV_ITERATIONS:
+    case CSV_ITERATION_ROWS:
       return "iterations";
     case CSV_TABLE:
     case CSV_UNKNOWN:

@@ -1,5 +1,7 @@
 /* Stacked bars, one a name, of parts that have a color each. */
 
+const SMALL_PART = 0.01;
+
 /* rows: {name, color, parts: Map(part: value)}. format: of the sum behind a bar. parts: names with colors.
  * ownScale: every bar is full, else as long as its sum. */
 function stackedBars(rows, parts, format, ownScale) {
@@ -17,8 +19,8 @@ function stackedBars(rows, parts, format, ownScale) {
         title: `${row.name}: ${part} ${format(value)} (${significant(100 * value / all)} %)`,
       }));
     }
-    grid.append(element('div', { class: 'name', title: row.name }, dot(row.color), row.name), track,
-      element('div', { class: 'value' }, format(all)));
+    grid.append(element('div', { class: 'name', title: row.name }, dot(row.color), row.name),
+      element('div', { class: 'value' }, format(all)), track);
   }
   return grid;
 }
@@ -31,4 +33,21 @@ function coloredParts(rows) {
   }
   return [...sums].filter(([, value]) => value > 0).sort((left, right) => right[1] - left[1])
     .map(([part], i) => [part, 'c' + i % COLORS]);
+}
+
+/* The same rows with those parts as one, called "other", that are small in every row. */
+function withoutSmallParts(rows) {
+  const large = new Set();
+  for (const row of rows) {
+    const all = [...row.parts.values()].reduce((before, value) => before + value, 0);
+    for (const [part, value] of row.parts) if (value > all * SMALL_PART) large.add(part);
+  }
+  return rows.map((row) => {
+    const parts = new Map();
+    for (const [part, value] of row.parts) {
+      const name = large.has(part) ? part : 'other';
+      parts.set(name, (parts.get(name) || 0) + value);
+    }
+    return { ...row, parts };
+  });
 }

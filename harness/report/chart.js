@@ -33,7 +33,9 @@ function lineChart(options) {
   }
 
   function idle() {
-    readout.replaceChildren('Drag over the chart to zoom in; a double-click shows all again.');
+    readout.replaceChildren(matchMedia('(pointer: coarse)').matches
+      ? 'Spread two fingers on the chart to zoom in; a tap shows numbers.'
+      : 'Drag over the chart to zoom in; a double-click shows all again.');
   }
 
   function themed() {
@@ -44,11 +46,17 @@ function lineChart(options) {
     };
   }
 
+  /* One finger scrolls the page, two zoom. */
+  function interaction() {
+    const usual = Dygraph.defaultInteractionModel;
+    return { ...usual, touchstart: (event, ...rest) => { if (event.touches.length > 1) usual.touchstart(event, ...rest); } };
+  }
+
   function draw() {
     const rows = alignSeries(series.map((one) => ({ xs: one.xs, ys: one.ys.map((y) => y === null ? null : y / factor) })));
     /* dygraphs names series by their labels, which have to differ. */
     const names = series.map((one, i) => `${i} ${one.name}`);
-    const special = {};
+    const most = rows.reduce((largest, row) => Math.max(largest, ...row.slice(1)), 0), special = {};
     series.forEach((one, i) => {
       special[names[i]] = one.filled ? { fillGraph: true, strokeWidth: 1 } : one.dashed ? { strokePattern: [5, 4] } : {};
     });
@@ -64,11 +72,12 @@ function lineChart(options) {
       ylabel: options.yTitle,
       xLabelHeight: 16,
       yLabelWidth: 16,
+      interactionModel: interaction(),
       legend: 'always',
       legendFormatter: () => '',
       axes: {
         x: { axisLabelFormatter: (x) => options.x(x), pixelsPerLabel: 90 },
-        y: { axisLabelFormatter: (y) => count(Number(y.toPrecision(6))), axisLabelWidth: 48 },
+        y: { axisLabelFormatter: (y) => count(Number(y.toPrecision(6))), axisLabelWidth: 18 + 7 * count(Math.round(most)).length },
       },
       highlightCallback: (event, x, points, row) => describe(x, rows[row].slice(1)),
       unhighlightCallback: idle,

@@ -123,10 +123,10 @@ function blocksTable(map) {
 
 function mapFacts(map) {
   const facts = [`reserved ${bytes(map.reserved_bytes)}`, `live ${bytes(map.live_bytes)} in ${count(map.live_blocks)} blocks`,
-    `free ${bytes(map.free_bytes)} in ${count(map.free_runs)} runs`];
+    map.elsewhere_bytes ? '' : `free ${bytes(map.free_bytes)} in ${count(map.free_runs)} runs`].filter((fact) => fact);
   if (typeof map.largest_free_bytes === 'number') facts.push(`largest that can be given out ${bytes(map.largest_free_bytes)}`);
   if (map.shared_bytes) facts.push(`${bytes(map.shared_bytes)} mapped at several addresses`);
-  if (map.elsewhere_bytes) facts.push("the driver's own pool has it, where is not known");
+  if (map.elsewhere_bytes) facts.push("held by the driver's own pool: where its free memory lies is not known");
   return facts.join(' \u00b7 ');
 }
 
@@ -166,7 +166,7 @@ function mapSection(data) {
   const place = element('div'), scale = element('p', { class: 'note' });
   function show(maps) {
     const cell = Math.max(...maps.map((map) => map.cell_bytes || 0)), rowBytes = cell * CELLS_A_ROW;
-    scale.textContent = cell ? `A row is ${bytes(rowBytes)}, a cell of one color at least ${bytes(Math.min(...maps.map((map) => map.cell_bytes || cell)))}.` : '';
+    scale.textContent = cell ? `A row is ${bytes(rowBytes)}, a cell of one colour at least ${bytes(Math.min(...maps.map((map) => map.cell_bytes || cell)))}.` : '';
     place.replaceChildren(...maps.map((map) => mapFigure(map, rowBytes)));
   }
   show(groups[0][1]);
@@ -176,7 +176,7 @@ function mapSection(data) {
       ? chooser('moment', groups.map(([name]) => name), (i) => show(groups[i][1]))
       : element('span', { class: 'muted' }, groups[0][0])),
     scale,
-    key([['live, neighbors in two shades', 'live'], ['waiting for other streams', 'waiting'], ['free', 'free'],
+    key([['live, neighbours in two shades', 'live'], ['waiting for other streams', 'waiting'], ['free', 'free'],
       ['begin of a segment or range', 'tick'], ['stitched blocks lie over it', 'cover']]),
     place);
 }

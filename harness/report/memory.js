@@ -10,7 +10,7 @@ function liveSeries(lines, xsOf) {
     const xs = [...points.keys()].sort((left, right) => left - right);
     series.push({
       name: groups.size === 1 ? 'live' : 'live, ' + alike.map((line) => line.label).join(', '),
-      color: groups.size === 1 ? 'live' : labelColor(alike[0].label),
+      color: groups.size === 1 ? 'area' : labelColor(alike[0].label),
       filled: groups.size === 1,
       dashed: groups.size > 1,
       xs, ys: xs.map((x) => points.get(x)),

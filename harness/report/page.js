@@ -6,15 +6,26 @@ const SECTIONS = [
   ['Provenance', provenanceSection],
 ];
 
+/* The same run may be in several files. */
+function isSame(one, other) {
+  const kept = ({ trace, spec, dump_at, laps, events, live, reserved, cells, covers, measures }) => JSON.stringify(
+    [trace, spec, dump_at, laps, events, live, reserved, cells, covers, measures && [measures.memory_calls, measures.reserved_peak_bytes]]);
+  return kept(one) === kept(other);
+}
+
 /* Names of series: the policy as given, and the file where the same comes from several. */
 function labelSeries(data, series) {
   const groups = groupBy(series, (one) => `${one.trace}\n${one.dump_at || ''}\n${one.spec || one.policy}`);
+  const kept = new Set();
   for (const alike of groups.values()) {
-    for (const one of alike) {
+    const different = alike.filter((one, i) => !alike.slice(0, i).some((other) => isSame(one, other)));
+    for (const one of different) {
       one.label = one.spec || one.policy || '?';
-      if (alike.length > 1) one.label += ` (${data.sources[one.source].file})`;
+      if (different.length > 1) one.label += ` (${data.sources[one.source].file})`;
+      kept.add(one);
     }
   }
+  return series.filter((one) => kept.has(one));
 }
 
 function chooseTheme() {
@@ -41,7 +52,7 @@ function makePage() {
   document.getElementById('title').textContent = data.title;
   document.getElementById('made').textContent = `Made by ${data.program}.`;
   for (const runs of groupBy(data.runs, (run) => run.source).values()) labelRuns(runs);
-  for (const series of [data.lines, data.maps, data.iterations]) labelSeries(data, series);
+  for (const part of ['lines', 'maps', 'iterations']) data[part] = labelSeries(data, data[part]);
   data.runs.forEach((run) => labelColor(run.label));
 
   const files = data.sources.map((source) => source.file);

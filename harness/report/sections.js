@@ -43,28 +43,29 @@ function summaryOf(runs) {
   const best = holding.reduce((one, row) => !one || row.utilization > one.utilization ? row : one, null);
   const devices = distinct(runs, (run) => (run.device || '?') + (run.driver === 'sim' ? ', simulated' : ''));
   const capacities = distinct(runs, (run) => run.capacity_bytes).filter((value) => typeof value === 'number');
+  const uneven = new Set(rows.map((row) => row.runs)).size > 1;
   const columns = [
     { title: 'policy', text: true, value: (row) => row.label, color: (row) => labelColor(row.label) },
-    { title: several ? 'mean utilization' : 'utilization', value: (row) => row.utilization, format: ratio, bar: 1 },
+    { title: several ? 'mean utilisation' : 'utilisation', value: (row) => row.utilization, format: ratio, bar: 1 },
     several ? { title: 'worst', value: (row) => row.worst, format: ratio } : null,
     { title: several ? 'mean reserved peak' : 'reserved peak', value: (row) => row.reserved, format: bytes, bar: true },
     { title: several ? 'mean live peak' : 'live peak', value: (row) => row.live, format: bytes },
     { title: 'driver time', value: (row) => row.driver, format: microseconds },
-    { title: several ? 'runs out of memory' : 'out of memory', value: (row) => row.ooms, format: count, bad: (row) => row.ooms > 0 },
-    { title: 'failed', value: (row) => row.failed, format: count, bad: (row) => row.failed > 0 },
-    several ? { title: 'runs', value: (row) => row.runs, format: count } : null,
+    rows.some((row) => row.ooms) ? { title: several ? 'runs out of memory' : 'out of memory', value: (row) => row.ooms, format: count, bad: (row) => row.ooms > 0 } : null,
+    rows.some((row) => row.failed) ? { title: 'failed runs', value: (row) => row.failed, format: count, bad: (row) => row.failed > 0 } : null,
+    uneven ? { title: 'runs', value: (row) => row.runs, format: count } : null,
   ].filter((column) => column);
-  const uneven = new Set(rows.map((row) => row.runs)).size > 1;
   return element('div', {},
     element('div', { class: 'tiles' },
-      tile(count(traces.length), traces.length === 1 ? traces[0] : 'traces'),
+      several ? tile(count(traces.length), 'traces')
+        : tile(count(Math.max(...runs.map((run) => run.events || 0))), `events of ${traces[0]}`),
       tile(count(rows.length), rows.length === 1 ? 'policy' : 'policies'),
       tile(devices.length === 1 ? devices[0] : count(devices.length), capacities.length === 1
         ? `${bytes(capacities[0])} for a process` : devices.length === 1 ? 'device' : 'devices'),
-      best ? tile(best.label, `highest ${several ? 'mean ' : ''}utilization, ${ratio(best.utilization)}`) : ''),
+      best ? tile(best.label, `highest ${several ? 'mean ' : ''}utilisation, ${ratio(best.utilization)}`) : ''),
     sortableTable(columns, rows, [1, true]).element,
-    note('Utilization is the peak of live memory over the peak of reserved memory; what is missing to 1 is fragmentation. ' +
-      'Driver time is the sum over all runs.' +
+    note('Utilisation is the peak of live memory over the peak of reserved memory; what is missing to 1 is fragmentation. ' +
+      (several ? 'Driver time is the sum over all runs.' : '') +
       (uneven ? ' Policies differ in the number of their runs: their means are over different traces or settings.' : '')));
 }
 
@@ -76,7 +77,7 @@ function summarySection(data) {
 /* ---- all runs ---- */
 
 const RUN_COLUMNS = [
-  ['live peak', 'live_peak_bytes'], ['reserved peak', 'reserved_peak_bytes'], ['utilization', 'utilization'],
+  ['live peak', 'live_peak_bytes'], ['reserved peak', 'reserved_peak_bytes'], ['utilisation', 'utilization'],
   ['driver time', 'driver_us'], ['driver calls', 'calls'], ['retries', 'alloc_retries'], ['failed requests', 'failed_allocs'],
   ['events', 'events'], ['host time an event', 'ns_per_event'], ['capacity', 'capacity_bytes'], ['limit', 'limit_bytes'],
   ['laps', 'lap_count'],
@@ -190,7 +191,7 @@ function costTable(runs) {
 }
 
 function driverTime(runs) {
-  const rows = costRows(runs, 'driver_calls', 2).filter((row) => row.parts.size);
+  const rows = withoutSmallParts(costRows(runs, 'driver_calls', 2).filter((row) => row.parts.size));
   const colored = coloredParts(rows), place = element('div');
   const show = (i) => place.replaceChildren(stackedBars(rows, colored, microseconds, i === 0));
   show(0);
