@@ -16,17 +16,16 @@ typedef struct replay_sinks {
   FILE *report, *json, *csv, *timeline, *iterations, *dump_svg, *dump_json;
   json_t *array, *maps;
   memory_drawing *drawing;
+  FILE *page_file;
+  report_page *page;
 } replay_sinks;
 
 /* Is no output a trace or another output? If not, says so. */
 static bool check_outputs(const replay_options *options) {
-  const char *const paths[] = {options->json_path,
-                               options->csv_path,
-                               options->timeline_path,
-                               options->iterations_path,
-                               options->dump_svg_path,
-                               options->dump_json_path,
-                               options->instruments.trace_events_path};
+  const char *const paths[] = {options->json_path,     options->csv_path,
+                               options->timeline_path, options->iterations_path,
+                               options->dump_svg_path, options->dump_json_path,
+                               options->report_path,   options->instruments.trace_events_path};
   for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
     if (paths[i] && !trace_list_spares(&options->traces, paths[i])) return false;
     for (size_t k = 0; paths[i] && k < i; k++) {
@@ -36,6 +35,15 @@ static bool check_outputs(const replay_options *options) {
     }
   }
   return true;
+}
+
+static report_page *create_page(const replay_options *options) {
+  char title[512];
+  if (options->traces.count == 1)
+    snprintf(title, sizeof title, "%s", replay_trace_name(options->traces.paths[0]));
+  else
+    snprintf(title, sizeof title, "%zu traces", options->traces.count);
+  return report_create(title);
 }
 
 /* Opens all files before the work, so that a wrong path shows at once. */
@@ -70,8 +78,13 @@ static bool open_sinks(const replay_options *options, const replay_group *group,
     sinks->maps = json_array();
     if (!sinks->dump_json || !sinks->maps) return false;
   }
-  if (sinks->json != stdout && sinks->csv != stdout && sinks->timeline != stdout &&
-      sinks->iterations != stdout)
+  if (options->report_path) {
+    sinks->page_file = option_open_output(options->report_path);
+    sinks->page = create_page(options);
+    if (!sinks->page_file || !sinks->page) return false;
+  }
+  if (sinks->page_file != stdout && sinks->json != stdout && sinks->csv != stdout &&
+      sinks->timeline != stdout && sinks->iterations != stdout)
     sinks->report = stdout;
   return true;
 }
@@ -80,6 +93,7 @@ static void free_contents(replay_sinks *sinks) {
   json_decref(sinks->array);
   json_decref(sinks->maps);
   memory_drawing_destroy(sinks->drawing);
+  report_destroy(sinks->page);
 }
 
 static bool write_json(const json_t *array, size_t flags, FILE *stream, const char *path) {
@@ -94,6 +108,10 @@ static exit_status close_sinks(const replay_options *options, replay_sinks *sink
   bool written = write_json(sinks->array, JSON_INDENT(2), sinks->json, options->json_path);
   written &= write_json(sinks->maps, JSON_COMPACT, sinks->dump_json, options->dump_json_path);
   if (sinks->drawing) written &= memory_drawing_write(sinks->drawing, sinks->dump_svg);
+  if (sinks->page && !report_write(sinks->page, sinks->page_file)) {
+    program_complain("%s could not be written", options->report_path);
+    written = false;
+  }
   free_contents(sinks);
   written &= option_close_output(sinks->json, options->json_path);
   written &= option_close_output(sinks->csv, options->csv_path);
@@ -101,6 +119,7 @@ static exit_status close_sinks(const replay_options *options, replay_sinks *sink
   written &= option_close_output(sinks->iterations, options->iterations_path);
   written &= option_close_output(sinks->dump_svg, options->dump_svg_path);
   written &= option_close_output(sinks->dump_json, options->dump_json_path);
+  written &= option_close_output(sinks->page_file, options->report_path);
   return written ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
 }
 
@@ -112,6 +131,7 @@ static void abandon_sinks(const replay_options *options, replay_sinks *sinks) {
   option_abandon_output(sinks->iterations, options->iterations_path);
   option_abandon_output(sinks->dump_svg, options->dump_svg_path);
   option_abandon_output(sinks->dump_json, options->dump_json_path);
+  option_abandon_output(sinks->page_file, options->report_path);
 }
 
 static void show_outcome(progress *shown, const replay_result *result) {
@@ -231,6 +251,7 @@ static exit_status replay_trace(const replay_options *options, replay_group grou
     program_complain("no memory for the maps");
     status = EXIT_STATUS_CHECK_FAILED;
   }
+  if (sinks->page) status = exit_status_worse(status, replay_page_add(sinks->page, &group));
   if (!event_is_there(options, path, results)) status = exit_status_worse(status, EXIT_STATUS_USAGE);
   for (size_t i = 0; i < options->specs.count; i++) replay_result_free(&results[i]);
   free(results);
@@ -275,7 +296,7 @@ static exit_status replay_on(const replay_options *options, const device_model *
       .frees_requested = options->trace.free_requests,
       .check = options->check,
       .verify = options->verify,
-      .timeline_points = options->timeline_path ? options->timeline_points : 0,
+      .timeline_points = options->timeline_path || options->report_path ? options->timeline_points : 0,
       .iterations = options->iterations,
       .dump = options->dump,
       .instruments = set,

@@ -112,18 +112,26 @@ static bool spares_inputs(const report_options *options) {
   return true;
 }
 
+/* Is the file of this number one of those before it? */
+static bool is_repeated(const report_options *options, size_t number) {
+  size_t i = 0;
+  while (i < number && !option_same_file(options->inputs[i], options->inputs[number])) i++;
+  return i < number;
+}
+
 /* JSON first: it says more than a CSV file of the same results. */
-static exit_status add_inputs(const report_options *options, report *page) {
+static exit_status add_inputs(const report_options *options, report_page *page) {
   exit_status status = EXIT_STATUS_DONE;
   for (int csv = 0; csv <= 1; csv++) {
     for (size_t i = 0; status == EXIT_STATUS_DONE && i < options->count; i++) {
-      if (ends_with(options->inputs[i], ".csv") == csv) status = report_add_file(page, options->inputs[i]);
+      if (ends_with(options->inputs[i], ".csv") == csv && !is_repeated(options, i))
+        status = report_add_file(page, options->inputs[i]);
     }
   }
   return status;
 }
 
-static exit_status write_page(const report_options *options, report *page) {
+static exit_status write_page(const report_options *options, report_page *page) {
   FILE *stream = option_open_output(options->output);
   if (!stream) return EXIT_STATUS_USAGE;
   if (report_write(page, stream))
@@ -135,7 +143,7 @@ static exit_status write_page(const report_options *options, report *page) {
 
 static exit_status make_page(const report_options *options) {
   if (!spares_inputs(options)) return EXIT_STATUS_USAGE;
-  report *page = report_create(options->title);
+  report_page *page = report_create(options->title);
   if (!page) {
     program_complain("no memory for the report");
     return EXIT_STATUS_CHECK_FAILED;

@@ -15,6 +15,7 @@ typedef enum replay_dump_moment {
 typedef struct replay_dump {
   replay_dump_moment moment;
   uint64_t event; /* EVENT */
+  bool unprinted; /* maps go to files only */
 } replay_dump;
 
 #endif

@@ -32,6 +32,7 @@ enum option_key {
   OPTION_ITERATIONS,
   OPTION_DUMP_AT,
   OPTION_DUMP,
+  OPTION_REPORT,
   OPTION_DETAILS,
   OPTION_NO_HOST_TIMING,
 };
@@ -83,6 +84,11 @@ static const struct argp_option option_table[] = {
      GROUP_OUTPUT},
     {"dump", OPTION_DUMP, "FILE.svg|FILE.json", 0,
      "draw the maps, or write them as JSON; may be given once for each; without --dump-at: at the peak",
+     GROUP_OUTPUT},
+    {"report", OPTION_REPORT, "FILE.html|-", 0,
+     "write a page with the results, memory over the events and the maps (without --dump-at: at the peak), "
+     "as "
+     "'lakebed report' makes it",
      GROUP_OUTPUT},
     {"details", OPTION_DETAILS, NULL, 0,
      "also print all options, and each policy's driver calls, operations and counters", GROUP_OUTPUT},
@@ -193,6 +199,9 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
     case OPTION_DUMP:
       parse_dump(state, options, argument);
       return 0;
+    case OPTION_REPORT:
+      options->report_path = argument;
+      return 0;
     case OPTION_DETAILS:
       options->details = true;
       return 0;
@@ -237,13 +246,17 @@ exit_status replay_options_parse(int argc, char **argv, replay_options *options)
   }
   if (option_is_standard_output(options->json_path) + option_is_standard_output(options->csv_path) +
           option_is_standard_output(options->timeline_path) +
-          option_is_standard_output(options->iterations_path) >
+          option_is_standard_output(options->iterations_path) +
+          option_is_standard_output(options->report_path) >
       1) {
-    program_complain("only one of --json, --csv, --timeline and --iterations can go to standard output");
+    program_complain(
+        "only one of --json, --csv, --timeline, --iterations and --report can go to standard output");
     return EXIT_STATUS_USAGE;
   }
   if (options->dump.moment == REPLAY_DUMP_NEVER && (options->dump_svg_path || options->dump_json_path))
     options->dump.moment = REPLAY_DUMP_PEAK;
+  if (options->dump.moment == REPLAY_DUMP_NEVER && options->report_path)
+    options->dump = (replay_dump){.moment = REPLAY_DUMP_PEAK, .unprinted = true};
   char message[1024];
   if (options->specs.count == 0 && !policy_specs_add_all(&options->specs, 0, message, sizeof message)) {
     program_complain("%s", message);

@@ -29,8 +29,9 @@ typedef struct replay_options {
   const char *iterations_path; /* "-": standard output */
   replay_dump dump;
   const char *dump_svg_path, *dump_json_path;
-  char *command;       /* the command line, as it was given */
-  trace_options trace; /* free_requests: frees count where they were requested */
+  const char *report_path; /* "-": standard output */
+  char *command;           /* the command line, as it was given */
+  trace_options trace;     /* free_requests: frees count where they were requested */
   instrument_options instruments;
 } replay_options;
 

@@ -8,6 +8,7 @@
 
 #include "harness/policy_specs.h"
 #include "harness/replay.h"
+#include "harness/report.h"
 
 /* All runs over one trace. */
 typedef struct replay_group {
@@ -72,6 +73,10 @@ void replay_report_maps(const replay_group *group, bool details, FILE *stream);
 /* The same as an object a run, as a picture a run. Return false when there is no memory. */
 bool replay_maps_json_append(json_t *array, const replay_group *group);
 bool replay_maps_draw(memory_drawing *drawing, const replay_group *group);
+
+/* Adds runs, their maps and their timelines to a page, as from a file of this name. */
+#define REPLAY_PAGE_SOURCE "lakebed replay"
+exit_status replay_page_add(report_page *page, const replay_group *group);
 
 void replay_timeline_header(FILE *stream);
 void replay_timeline_rows(const replay_group *group, FILE *stream);

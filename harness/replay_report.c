@@ -221,7 +221,7 @@ void replay_report_print(const replay_group *group, bool details, FILE *stream) 
   replay_report_failures(group, stream);
   if (group->settings->laps > 1) print_laps(group, stream);
   replay_report_iterations(group, stream);
-  replay_report_maps(group, details, stream);
+  if (!group->settings->dump.unprinted) replay_report_maps(group, details, stream);
   if (details) print_details(group, stream);
   for (size_t i = 0; i < group->count; i++) {
     if (!group->results[i].latency) continue;

@@ -9,8 +9,8 @@
 
 #define DATA_MARK "@LAKEBED_RESULTS@"
 
-report *report_create(const char *title) {
-  report *page = calloc(1, sizeof *page);
+report_page *report_create(const char *title) {
+  report_page *page = calloc(1, sizeof *page);
   if (!page) return NULL;
   page->title = strdup(title);
   page->sources = json_array();
@@ -26,7 +26,7 @@ report *report_create(const char *title) {
   return NULL;
 }
 
-void report_destroy(report *page) {
+void report_destroy(report_page *page) {
   if (!page) return;
   for (size_t i = 0; i < page->line_count; i++) {
     free(page->lines[i].trace);
@@ -64,7 +64,7 @@ static int write_data(const char *text, size_t size, void *context) {
   return writer->failed ? -1 : 0;
 }
 
-static json_t *data_of(report *page) {
+static json_t *data_of(report_page *page) {
   json_t *data = json_object();
   bool made = json_object_set_new(data, "title", report_text(page->title)) == 0;
   made &= json_object_set_new(data, "program", json_string("lakebed " PROGRAM_VERSION)) == 0;
@@ -79,7 +79,7 @@ static json_t *data_of(report *page) {
   return NULL;
 }
 
-bool report_write(report *page, FILE *stream) {
+bool report_write(report_page *page, FILE *stream) {
   const char *text = (const char *)report_page_text;
   const char *mark = strstr(text, DATA_MARK);
   json_t *data = data_of(page);

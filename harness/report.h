@@ -12,26 +12,26 @@
 #include "harness/exit_status.h"
 #include "harness/timeline.h"
 
-typedef struct report report;
+typedef struct report_page report_page;
 
 enum { REPORT_LINE_POINTS = 2000 }; /* of one run that are kept */
 
 /* title: what the page is called. NULL when the host has no memory. */
-report *report_create(const char *title);
+report_page *report_create(const char *title);
 /* Accepts NULL. */
-void report_destroy(report *page);
+void report_destroy(report_page *page);
 
 /* Adds what a file holds, which is found out from its content. Says what is wrong with it. O(its size) in
  * time; in memory too for JSON, while it is read. */
-exit_status report_add_file(report *page, const char *path);
+exit_status report_add_file(report_page *page, const char *path);
 
 /* Adds results that are in no file: what 'replay' writes to --json and to --dump, and a run's timeline. name:
  * what stands in place of the file's. spec: the policy as it was given. */
-exit_status report_add_json(report *page, const char *name, const json_t *root);
-exit_status report_add_timeline(report *page, const char *name, const char *trace, const char *spec,
+exit_status report_add_json(report_page *page, const char *name, const json_t *root);
+exit_status report_add_timeline(report_page *page, const char *name, const char *trace, const char *spec,
                                 const timeline_point *points, size_t count);
 
 /* Writes the page. Returns false when the host has no memory or not all was written. */
-bool report_write(report *page, FILE *stream);
+bool report_write(report_page *page, FILE *stream);
 
 #endif

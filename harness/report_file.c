@@ -112,12 +112,12 @@ void report_table_row(const report_place *place, const json_t *row) {
 
 /* ---- files ---- */
 
-exit_status report_add_json(report *page, const char *name, const json_t *root) {
+exit_status report_add_json(report_page *page, const char *name, const json_t *root) {
   report_place place = {.page = page, .path = name};
   return json_is_array(root) ? read_array(&place, root) : read_benchmark(&place, root);
 }
 
-static exit_status read_json(report *page, const char *path, FILE *stream) {
+static exit_status read_json(report_page *page, const char *path, FILE *stream) {
   json_error_t error;
   json_t *root = json_loadf(stream, 0, &error);
   if (!root) {
@@ -136,7 +136,7 @@ static int first_byte(FILE *stream) {
   return byte == EOF ? byte : ungetc(byte, stream);
 }
 
-exit_status report_add_file(report *page, const char *path) {
+exit_status report_add_file(report_page *page, const char *path) {
   report_place place = {.page = page, .path = path};
   FILE *stream = fopen(path, "r");
   if (!stream) return report_refuse(&place, "cannot be read: %s", strerror(errno));

@@ -12,7 +12,7 @@ typedef struct report_line {
   timeline *points;   /* owned */
 } report_line;
 
-struct report {
+struct report_page {
   char *title;
   json_t *sources; /* objects: file, kind, count, provenance (a key's distinct values, null: and more) */
   json_t *paths;   /* theirs, as given; not on the page */
@@ -26,7 +26,7 @@ struct report {
 
 /* Where something is read from. */
 typedef struct report_place {
-  report *page;
+  report_page *page;
   const char *path;
   size_t source; /* its index */
 } report_place;
@@ -36,14 +36,15 @@ exit_status report_refuse(const report_place *place, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 exit_status report_no_memory(void);
 
-/* Appends a source of a kind: "replay", "timeline", "iterations", "map", "oom", "bench". */
+/* Appends a source, unless there is one of this path and kind, which is one of: "replay", "timeline",
+ * "iterations", "map", "oom", "bench". */
 exit_status report_begin_source(report_place *place, const char *kind);
 /* There is one more result from it. */
 void report_count(const report_place *place, size_t more);
 /* A key of the source's provenance. Takes the reference; ignores NULL and null. */
 void report_note(const report_place *place, const char *key, json_t *value);
 /* Does another source of this kind have the file's name with this other ending? */
-bool report_has_twin(const report *page, const char *path, const char *kind, const char *ending);
+bool report_has_twin(const report_page *page, const char *path, const char *kind, const char *ending);
 
 /* A text of a file as JSON: bytes that are no UTF-8 become '?'. */
 json_t *report_text(const char *text);
@@ -76,7 +77,7 @@ bool report_natural(const json_t *value, uint64_t *number);
 
 /* The line of a run, to which points are added; NULL: no memory. */
 timeline *report_line_begin(const report_place *place, const char *trace, const char *spec);
-json_t *report_lines_json(const report *page);
+json_t *report_lines_json(const report_page *page);
 
 /* The series of a run's iterations. New reference is the page's. NULL: no memory. */
 json_t *report_iterations_begin(const report_place *place, const char *trace, const char *spec);

@@ -9,7 +9,7 @@ enum { LINE_POINTS_TOGETHER = 250000, ITERATIONS_KEPT = 2048 };
 /* ---- memory over events ---- */
 
 timeline *report_line_begin(const report_place *place, const char *trace, const char *spec) {
-  report *page = place->page;
+  report_page *page = place->page;
   if (page->line_count == page->line_room) {
     const size_t room = page->line_room ? 2 * page->line_room : 16;
     report_line *lines = realloc(page->lines, room * sizeof *lines);
@@ -59,7 +59,7 @@ static void add_points(json_t *object, const timeline_point *points, size_t coun
   json_decref(times);
 }
 
-json_t *report_lines_json(const report *page) {
+json_t *report_lines_json(const report_page *page) {
   json_t *array = json_array();
   timeline_point *points = malloc(REPORT_LINE_POINTS * sizeof *points);
   size_t most = page->line_count ? LINE_POINTS_TOGETHER / page->line_count : 0;
@@ -81,17 +81,11 @@ json_t *report_lines_json(const report *page) {
   return array;
 }
 
-exit_status report_add_timeline(report *page, const char *name, const char *trace, const char *spec,
+exit_status report_add_timeline(report_page *page, const char *name, const char *trace, const char *spec,
                                 const timeline_point *points, size_t count) {
   report_place place = {.page = page, .path = name};
-  const size_t sources = json_array_size(page->sources);
-  const json_t *last = sources ? json_array_get(page->sources, sources - 1) : NULL;
-  const char *kind = json_string_value(json_object_get(last, "kind"));
-  place.source = sources - 1;
-  if (!kind || strcmp(kind, "timeline") != 0) {
-    exit_status status = report_begin_source(&place, "timeline");
-    if (status != EXIT_STATUS_DONE) return status;
-  }
+  exit_status status = report_begin_source(&place, "timeline");
+  if (status != EXIT_STATUS_DONE) return status;
   timeline *line = report_line_begin(&place, trace, spec);
   if (!line) return report_no_memory();
   for (size_t i = 0; i < count; i++) timeline_add(line, &points[i]);

@@ -29,13 +29,27 @@ exit_status report_no_memory(void) {
 
 /* ---- sources ---- */
 
+/* The source of this path and kind; its index, or how many there are. */
+static size_t find_source(const report_page *page, const char *path, const char *kind) {
+  size_t i;
+  json_t *source, *known = report_text(path);
+  json_array_foreach(page->sources, i, source) {
+    if (json_equal(json_array_get(page->paths, i), known) &&
+        strcmp(json_string_value(json_object_get(source, "kind")), kind) == 0)
+      break;
+  }
+  json_decref(known);
+  return i;
+}
+
 exit_status report_begin_source(report_place *place, const char *kind) {
+  place->source = find_source(place->page, place->path, kind);
+  if (place->source < json_array_size(place->page->sources)) return EXIT_STATUS_DONE;
   json_t *source = json_object();
   bool made = json_object_set_new(source, "file", report_text(replay_trace_name(place->path))) == 0;
   made &= json_object_set_new(source, "kind", json_string(kind)) == 0;
   made &= json_object_set_new(source, "count", json_integer(0)) == 0;
   made &= json_object_set_new(source, "provenance", json_object()) == 0;
-  place->source = json_array_size(place->page->sources);
   made &= json_array_append_new(place->page->sources, source) == 0;
   made &= json_array_append_new(place->page->paths, report_text(place->path)) == 0;
   return made ? EXIT_STATUS_DONE : report_no_memory();
@@ -74,7 +88,7 @@ void report_note_all(const report_place *place, const json_t *result) {
     report_note(place, keys[i], json_incref(json_object_get(result, keys[i])));
 }
 
-bool report_has_twin(const report *page, const char *path, const char *kind, const char *ending) {
+bool report_has_twin(const report_page *page, const char *path, const char *kind, const char *ending) {
   const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');
   if (!dot || (slash && dot < slash)) return false;
   const size_t stem = (size_t)(dot - path);

@@ -28,7 +28,10 @@ def check_test(name, srcs, deps = [], data = [], **kwargs):
     )
 
 # Tests that start services, which a sandbox does not let them.
-_UNSANDBOXED = ["harness_sweep_slurm_test.c"]
+_UNSANDBOXED = [
+    "harness_report_browser_test.c",
+    "harness_sweep_slurm_test.c",
+]
 
 def check_tests():
     """One check_test for every LAYER_SUBJECT_test.c, with the libraries of its layer.
@@ -55,6 +58,7 @@ def check_tests():
         ]
         if layer == "harness":
             data = data + [
+                ":report_browser.py",
                 ":slurm_sweep.sh",
                 "//harness:lakebed",
                 "//tests/fake_cuda:libcuda.so.1",

@@ -1,6 +1,6 @@
 /* Stacked bars, one a name, of parts that have a color each. */
 
-const SMALL_PART = 0.01;
+const SMALL_PART = 0.01, OTHER = 'other';
 
 /* rows: {name, color, parts: Map(part: value)}. format: of the sum behind a bar. parts: names with colors.
  * ownScale: every bar is full, else as long as its sum. */
@@ -32,10 +32,11 @@ function coloredParts(rows) {
     for (const [part, value] of row.parts) sums.set(part, (sums.get(part) || 0) + value);
   }
   return [...sums].filter(([, value]) => value > 0).sort((left, right) => right[1] - left[1])
-    .map(([part], i) => [part, 'c' + i % COLORS]);
+    .map(([part], i) => [part, 'c' + i % COLORS])
+    .sort((left, right) => (left[0] === OTHER) - (right[0] === OTHER));
 }
 
-/* The same rows with those parts as one, called "other", that are small in every row. */
+/* The same rows with those parts as one, called OTHER, that are small in every row. */
 function withoutSmallParts(rows) {
   const large = new Set();
   for (const row of rows) {
@@ -45,7 +46,7 @@ function withoutSmallParts(rows) {
   return rows.map((row) => {
     const parts = new Map();
     for (const [part, value] of row.parts) {
-      const name = large.has(part) ? part : 'other';
+      const name = large.has(part) ? part : OTHER;
       parts.set(name, (parts.get(name) || 0) + value);
     }
     return { ...row, parts };

@@ -55,7 +55,7 @@ function makePage() {
   for (const part of ['lines', 'maps', 'iterations']) data[part] = labelSeries(data, data[part]);
   data.runs.forEach((run) => labelColor(run.label));
 
-  const files = data.sources.map((source) => source.file);
+  const files = distinct(data.sources, (source) => source.file);
   document.getElementById('subtitle').textContent = files.length <= 4 ? files.join(', ')
     : `${files.slice(0, 3).join(', ')} and ${files.length - 3} more files`;
   const main = document.getElementById('main'), contents = document.getElementById('contents');
@@ -70,7 +70,10 @@ function makePage() {
     cancelAnimationFrame(resizing);
     resizing = requestAnimationFrame(() => redrawn.forEach((draw) => draw()));
   });
-  requestAnimationFrame(() => requestAnimationFrame(() => { document.documentElement.dataset.ready = 'yes'; }));
+  /* Milliseconds from the beginning to when all has been drawn. */
+  requestAnimationFrame(() => requestAnimationFrame(() => {
+    document.documentElement.dataset.ready = Math.round(performance.now());
+  }));
 }
 
 chooseTheme();

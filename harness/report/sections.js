@@ -309,7 +309,7 @@ function iterationsSection(data) {
       { title: 'trace', text: true, value: (one) => one.trace },
       { title: 'policy', text: true, value: (one) => one.label, color: (one) => labelColor(one.label) },
       { title: 'iterations', value: (one) => one.laps.length, format: count },
-      { title: 'exact matches only (S1)', value: (one) => sinceText(one.exact_from) },
+      { title: 'exact matches only (S1)', value: (one) => one.measures.S1_count ? sinceText(one.exact_from) : undefined },
       { title: 'no memory calls', value: (one) => sinceText(one.quiet_from) },
     ], known).element) : '');
 }
