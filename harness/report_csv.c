@@ -35,7 +35,7 @@ static bool has_all(const csv_columns *columns, const char *const *names) {
   return !*names;
 }
 
-static csv_kind kind_of(const csv_columns *columns, bool by_lakebed) {
+static csv_kind kind_of(const csv_columns *columns, bool has_provenance) {
   static const char *const line_names[] = {"trace",      "policy",          "event",          "time_us",
                                            "live_bytes", "allocated_bytes", "reserved_bytes", NULL};
   static const char *const iteration_names[] = {"trace",   "policy", "lap", "iteration",
@@ -49,7 +49,7 @@ static csv_kind kind_of(const csv_columns *columns, bool by_lakebed) {
   if (has_all(columns, iteration_row_names)) return CSV_ITERATION_ROWS;
   if (find(columns, "smallest_capacity_bytes") != NO_COLUMN) return CSV_TABLE;
   if (has_all(columns, run_names)) return CSV_REPLAY;
-  return by_lakebed ? CSV_TABLE : CSV_UNKNOWN;
+  return has_provenance ? CSV_TABLE : CSV_UNKNOWN;
 }
 
 /* ---- reading ---- */
@@ -59,7 +59,7 @@ typedef struct csv_reading {
   quoted_csv csv;
   csv_columns columns;
   csv_kind kind;
-  bool by_lakebed;
+  bool has_provenance;
   json_t *remarks; /* key: value */
   timeline *line;
   json_t *series;
@@ -244,7 +244,7 @@ static void read_remark(csv_reading *reading) {
   char *text = reading->csv.fields[0], *colon = strstr(text, ": ");
   if (!colon) return;
   *colon = '\0';
-  if (strcmp(text, "program") == 0 && strncmp(colon + 2, "lakebed ", 8) == 0) reading->by_lakebed = true;
+  reading->has_provenance |= strcmp(text, "command") == 0 || strncmp(colon + 2, "lakebed ", 8) == 0;
   json_object_set_new(reading->remarks, text, report_text(colon + 2));
 }
 
@@ -261,7 +261,7 @@ static const char *kind_name(const csv_reading *reading) {
     case CSV_UNKNOWN:
       break;
   }
-  return find(&reading->columns, "smallest_capacity_bytes") != NO_COLUMN ? "oom" : "bench";
+  return find(&reading->columns, "smallest_capacity_bytes") != NO_COLUMN ? "oom" : "table";
 }
 
 static exit_status read_header(csv_reading *reading) {
@@ -270,7 +270,7 @@ static exit_status read_header(csv_reading *reading) {
     if (!reading->columns.names[i]) return report_no_memory();
     reading->columns.count++;
   }
-  reading->kind = kind_of(&reading->columns, reading->by_lakebed);
+  reading->kind = kind_of(&reading->columns, reading->has_provenance);
   if (reading->kind == CSV_UNKNOWN)
     return report_refuse(
         reading->place,

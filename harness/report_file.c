@@ -9,7 +9,7 @@
 
 #define EXPECTED                                                                               \
   "these are no results: expected what 'lakebed replay' writes to --json, --csv, --timeline, " \
-  "--iterations or --dump (JSON), or results of 'lakebed sweep', 'oom' or 'bench'"
+  "--iterations or --dump (JSON), or results of 'lakebed sweep', 'oom', 'bench' or 'paper'"
 
 static bool has(const json_t *object, const char *key) { return json_object_get(object, key) != NULL; }
 
@@ -45,13 +45,13 @@ static exit_status read_array(report_place *place, const json_t *array) {
   return status;
 }
 
-/* ---- an object with the results of a benchmark ---- */
+/* ---- an object with provenance and the rows of a table ---- */
 
-static exit_status read_benchmark(report_place *place, const json_t *object) {
-  const json_t *results = json_object_get(object, "results");
+static exit_status read_table(report_place *place, const json_t *object) {
+  const json_t *results = json_object_get(object, has(object, "rows") ? "rows" : "results");
   if (!json_is_string(json_object_get(object, "program")) || !json_is_array(results))
     return report_refuse(place, EXPECTED);
-  exit_status status = report_begin_source(place, "bench");
+  exit_status status = report_begin_source(place, "table");
   const char *key;
   json_t *value;
   json_object_foreach((json_t *)(uintptr_t)object, key, value) {
@@ -60,7 +60,7 @@ static exit_status read_benchmark(report_place *place, const json_t *object) {
   }
   for (size_t i = 0; status == EXIT_STATUS_DONE && i < json_array_size(results); i++) {
     if (!json_is_object(json_array_get(results, i)))
-      return report_refuse(place, "results[%zu]: expected an object", i);
+      return report_refuse(place, "row %zu: expected an object", i);
     report_table_row(place, json_array_get(results, i));
     report_count(place, 1);
   }
@@ -114,7 +114,7 @@ void report_table_row(const report_place *place, const json_t *row) {
 
 exit_status report_add_json(report_page *page, const char *name, const json_t *root) {
   report_place place = {.page = page, .path = name};
-  return json_is_array(root) ? read_array(&place, root) : read_benchmark(&place, root);
+  return json_is_array(root) ? read_array(&place, root) : read_table(&place, root);
 }
 
 static exit_status read_json(report_page *page, const char *path, FILE *stream) {

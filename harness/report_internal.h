@@ -37,7 +37,7 @@ exit_status report_refuse(const report_place *place, const char *format, ...)
 exit_status report_no_memory(void);
 
 /* Appends a source, unless there is one of this path and kind, which is one of: "replay", "timeline",
- * "iterations", "map", "oom", "bench". */
+ * "iterations", "map", "oom", "table". */
 exit_status report_begin_source(report_place *place, const char *kind);
 /* There is one more result from it. */
 void report_count(const report_place *place, size_t more);
@@ -86,7 +86,7 @@ bool report_iterations_step(json_t *series, json_int_t lap, json_int_t iteration
 /* A measure of the last iteration. Takes the reference. */
 void report_iterations_set(json_t *series, const char *measure, json_t *value);
 
-/* Adds rows that have no page of their own: tables by what their column "benchmark" says. */
+/* Adds a row of a table; a source has one for each value of the column "benchmark". */
 void report_table_row(const report_place *place, const json_t *row);
 
 #endif

@@ -41,11 +41,15 @@ function formatOf(key) {
   if (/_bytes$/.test(key) || key === 'bytes') return bytes;
   if (/_us$/.test(key)) return microseconds;
   if (/_ns$/.test(key) || key === 'ns_per_event') return (value) => microseconds(value / 1e3);
-  if (key === 'utilization') return ratio;
+  if (/_gib$/.test(key)) return (value) => bytes(value * GIB);
+  if (/_mib$/.test(key)) return (value) => bytes(value * 2 ** 20);
+  if (/_ms$/.test(key)) return (value) => microseconds(value * 1e3);
+  if (/_s$/.test(key)) return (value) => microseconds(value * 1e6);
+  if (/^utilization/.test(key)) return ratio;
   return count;
 }
 
 /* "live_peak_bytes" becomes "live peak". */
 function titleOf(key) {
-  return key.replace(/_(bytes|us|ns)$/, '').replace(/_/g, ' ');
+  return key.replace(/_(bytes|gib|mib|s|ms|us|ns)$/, '').replace('utilization', 'utilisation').replace(/_/g, ' ');
 }

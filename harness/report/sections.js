@@ -339,7 +339,8 @@ function resultTable(data, table) {
 function tablesSection(data) {
   if (!data.tables.length) return null;
   const blocks = data.tables.map((table) => {
-    const source = data.sources[table.source], kind = source.kind === 'oom' ? 'smallest device' : table.title;
+    const source = data.sources[table.source], title = (source.provenance.title || [''])[0];
+    const kind = source.kind === 'oom' ? 'smallest device' : table.title || title;
     const name = `${source.file}${kind ? ': ' + (TABLE_TITLES[kind] || kind) : ''}`;
     return folded(`${name} (${count(table.rows.length)} ${table.rows.length === 1 ? 'row' : 'rows'})`, () => resultTable(data, table));
   });
