@@ -133,3 +133,20 @@ double json_number(const json_t *object, const char *key) {
   ck_assert_msg(json_is_number(value), "%s is no number", key);
   return json_number_value(value);
 }
+
+const char *run_script(const char *command) {
+  enum { SKIPPED = 77 };
+  static char output[16384];
+  FILE *script = popen(command, "r");
+  ck_assert_ptr_nonnull(script);
+  size_t length = fread(output, 1, sizeof output - 1, script);
+  output[length] = '\0';
+  int status = pclose(script);
+  ck_assert(WIFEXITED(status));
+  if (WEXITSTATUS(status) == SKIPPED) {
+    output[strcspn(output, "\n")] = '\0';
+    return output;
+  }
+  ck_assert_msg(WEXITSTATUS(status) == 0, "%s", output);
+  return NULL;
+}
