@@ -55,7 +55,7 @@ function makePage() {
   for (const part of ['lines', 'maps', 'iterations']) data[part] = labelSeries(data, data[part]);
   data.runs.forEach((run) => labelColor(run.label));
 
-  const files = distinct(data.sources, (source) => source.file);
+  const files = distinct(data.sources.filter((source) => source.count > 0), (source) => source.file);
   document.getElementById('subtitle').textContent = files.length <= 4 ? files.join(', ')
     : `${files.slice(0, 3).join(', ')} and ${files.length - 3} more files`;
   const main = document.getElementById('main'), contents = document.getElementById('contents');
