@@ -117,7 +117,7 @@ static exit_status read_point(csv_reading *reading) {
   }
   if (begins_series(reading)) {
     if (!reading->trace || !reading->spec) return report_no_memory();
-    reading->line = report_line_begin(reading->place, reading->trace, reading->spec);
+    reading->line = report_line_begin(reading->place, reading->trace, reading->spec, REPORT_NO_RUN);
     report_count(reading->place, 1);
   }
   if (!reading->line) return report_no_memory();
@@ -129,7 +129,8 @@ static exit_status read_point(csv_reading *reading) {
 static exit_status begin_iterations(csv_reading *reading) {
   if (!begins_series(reading)) return reading->series ? EXIT_STATUS_DONE : report_no_memory();
   const bool named = reading->trace && reading->spec;
-  reading->series = named ? report_iterations_begin(reading->place, reading->trace, reading->spec) : NULL;
+  reading->series =
+      named ? report_iterations_begin(reading->place, reading->trace, reading->spec, REPORT_NO_RUN) : NULL;
   reading->lap = reading->iteration = -1;
   reading->series_full = false;
   report_count(reading->place, 1);

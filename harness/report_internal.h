@@ -5,9 +5,12 @@
 
 #include "harness/report.h"
 
+#define REPORT_NO_RUN SIZE_MAX
+
 /* Memory over the events of one run, thinned. */
 typedef struct report_line {
   size_t source;
+  size_t run;         /* its index among the page's runs; REPORT_NO_RUN */
   char *trace, *spec; /* owned */
   timeline *points;   /* owned */
 } report_line;
@@ -75,12 +78,12 @@ exit_status report_pick(const report_place *place, const char *where, const json
 /* The value as a number that is not negative; false: it is none. */
 bool report_natural(const json_t *value, uint64_t *number);
 
-/* The line of a run, to which points are added; NULL: no memory. */
-timeline *report_line_begin(const report_place *place, const char *trace, const char *spec);
+/* The line of a run, to which points are added; NULL: no memory. run: see report_line. */
+timeline *report_line_begin(const report_place *place, const char *trace, const char *spec, size_t run);
 json_t *report_lines_json(const report_page *page);
 
 /* The series of a run's iterations. New reference is the page's. NULL: no memory. */
-json_t *report_iterations_begin(const report_place *place, const char *trace, const char *spec);
+json_t *report_iterations_begin(const report_place *place, const char *trace, const char *spec, size_t run);
 /* Appends an iteration; false when there are as many as a page has room for. */
 bool report_iterations_step(json_t *series, json_int_t lap, json_int_t iteration);
 /* A measure of the last iteration. Takes the reference. */

@@ -20,6 +20,7 @@ const report_key report_run_keys[] = {
     {"capacity_bytes", REPORT_NUMBER},
     {"limit_bytes", REPORT_NUMBER},
     {"lap_count", REPORT_NUMBER},
+    {"event_delay_events", REPORT_NUMBER},
     {"events", REPORT_NUMBER},
     {"live_peak_bytes", REPORT_NUMBER},
     {"requested_peak_bytes", REPORT_NUMBER},
@@ -100,7 +101,7 @@ static exit_status read_timeline(const report_place *place, const char *where, c
   const json_t *rows = json_object_get(object, "timeline");
   const size_t count = json_array_size(rows);
   if (count == 0) return EXIT_STATUS_DONE;
-  timeline *line = report_line_begin(place, trace, spec);
+  timeline *line = report_line_begin(place, trace, spec, json_array_size(place->page->runs) - 1);
   if (!line) return report_no_memory();
   for (size_t i = 0; i < count; i++) {
     const json_t *row = json_array_get(rows, i);
@@ -153,7 +154,7 @@ static exit_status read_iterations(const report_place *place, const char *where,
                                    const char *trace, const char *spec) {
   const json_t *iterations = json_object_get(object, "iterations");
   if (json_array_size(iterations) == 0) return EXIT_STATUS_DONE;
-  json_t *series = report_iterations_begin(place, trace, spec);
+  json_t *series = report_iterations_begin(place, trace, spec, json_array_size(place->page->runs) - 1);
   if (!series) return report_no_memory();
   for (size_t i = 0; i < json_array_size(iterations); i++) {
     const json_t *iteration = json_array_get(iterations, i);

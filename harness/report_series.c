@@ -8,7 +8,7 @@ enum { LINE_POINTS_TOGETHER = 250000, ITERATIONS_KEPT = 2048 };
 
 /* ---- memory over events ---- */
 
-timeline *report_line_begin(const report_place *place, const char *trace, const char *spec) {
+timeline *report_line_begin(const report_place *place, const char *trace, const char *spec, size_t run) {
   report_page *page = place->page;
   if (page->line_count == page->line_room) {
     const size_t room = page->line_room ? 2 * page->line_room : 16;
@@ -19,6 +19,7 @@ timeline *report_line_begin(const report_place *place, const char *trace, const 
   }
   report_line *line = &page->lines[page->line_count];
   *line = (report_line){.source = place->source,
+                        .run = run,
                         .trace = strdup(trace),
                         .spec = strdup(spec),
                         .points = timeline_create(REPORT_LINE_POINTS)};
@@ -59,6 +60,10 @@ static void add_points(json_t *object, const timeline_point *points, size_t coun
   json_decref(times);
 }
 
+static void set_run(json_t *object, size_t run) {
+  if (run != REPORT_NO_RUN) json_object_set_new(object, "run", json_integer((json_int_t)run));
+}
+
 json_t *report_lines_json(const report_page *page) {
   json_t *array = json_array();
   timeline_point *points = malloc(REPORT_LINE_POINTS * sizeof *points);
@@ -68,6 +73,7 @@ json_t *report_lines_json(const report_page *page) {
     const report_line *line = &page->lines[i];
     json_t *object = json_object();
     json_object_set_new(object, "source", json_integer((json_int_t)line->source));
+    set_run(object, line->run);
     json_object_set_new(object, "trace", report_text(line->trace));
     json_object_set_new(object, "spec", report_text(line->spec));
     add_points(object, points, thin(points, timeline_points(line->points, points), most));
@@ -86,7 +92,7 @@ exit_status report_add_timeline(report_page *page, const char *name, const char 
   report_place place = {.page = page, .path = name};
   exit_status status = report_begin_source(&place, "timeline");
   if (status != EXIT_STATUS_DONE) return status;
-  timeline *line = report_line_begin(&place, trace, spec);
+  timeline *line = report_line_begin(&place, trace, spec, REPORT_NO_RUN);
   if (!line) return report_no_memory();
   for (size_t i = 0; i < count; i++) timeline_add(line, &points[i]);
   report_count(&place, 1);
@@ -95,9 +101,10 @@ exit_status report_add_timeline(report_page *page, const char *name, const char 
 
 /* ---- iterations ---- */
 
-json_t *report_iterations_begin(const report_place *place, const char *trace, const char *spec) {
+json_t *report_iterations_begin(const report_place *place, const char *trace, const char *spec, size_t run) {
   json_t *series = json_object();
   bool made = json_object_set_new(series, "source", json_integer((json_int_t)place->source)) == 0;
+  set_run(series, run);
   made &= json_object_set_new(series, "trace", report_text(trace)) == 0;
   made &= json_object_set_new(series, "spec", report_text(spec)) == 0;
   made &= json_object_set_new(series, "laps", json_array()) == 0;

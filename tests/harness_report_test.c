@@ -206,6 +206,33 @@ START_TEST(other_results_become_tables) {
 }
 END_TEST
 
+START_TEST(a_sweep_has_lines_of_its_runs) {
+  char *input = write_test_file("short.txt", trace), grid[700], results[600];
+  snprintf(grid, sizeof grid, "trace %s\npolicy bfc\ncapacity {1,2}GiB\ntimeline 100\n", input);
+  char *path = write_test_file("two.grid", grid), *folder = test_path("two.sweep");
+  program_run run = run_expecting(EXIT_STATUS_DONE, "sweep", "-q", path);
+  program_run_free(&run);
+  json_t *page = report_of(folder);
+  ck_assert_uint_eq(count_of(page, "runs"), 2);
+  ck_assert_uint_eq(count_of(page, "lines"), 2);
+  for (size_t i = 0; i < 2; i++) {
+    const json_t *line = json_array_get(json_object_get(page, "lines"), i);
+    ck_assert(json_number(line, "run") == (double)i);
+    ck_assert_uint_eq(count_of(line, "reserved"), 5);
+  }
+  json_decref(page);
+  static const char *const files[] = {"results.json", "results.csv", "cells.jsonl", "lock"};
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    snprintf(results, sizeof results, "%s/%s", folder, files[i]);
+    ck_assert_int_eq(unlink(results), 0);
+  }
+  ck_assert_int_eq(rmdir(folder), 0);
+  free(input);
+  free(path);
+  free(folder);
+}
+END_TEST
+
 /* ---- size ---- */
 
 START_TEST(points_of_a_line_are_bounded) {
@@ -406,6 +433,7 @@ static Suite *report_suite(void) {
   tcase_add_test(cases, a_replay_makes_its_page_itself);
   tcase_add_test(cases, a_folder_gives_its_results_once);
   tcase_add_test(cases, other_results_become_tables);
+  tcase_add_test(cases, a_sweep_has_lines_of_its_runs);
   tcase_add_test(cases, points_of_a_line_are_bounded);
   tcase_add_test(cases, a_map_is_cut_into_cells);
   tcase_add_test(cases, what_is_no_result_is_refused);

@@ -7,8 +7,21 @@ function optionsOf(run) {
   return new Map(pairs.map((pair) => [pair.split('=')[0], pair.slice(pair.indexOf('=') + 1)]));
 }
 
-/* Sets the label of all runs of one file. */
+const SETTINGS = [
+  ['device', 'device'], ['profile', 'profile'], ['capacity_bytes', 'capacity'], ['limit_bytes', 'limit'], ['lap_count', 'laps'],
+  ['frees', 'frees'], ['event_delay_events', 'event delay'],
+];
+
+/* In what else than trace and policy a run differs from others of its file: "capacity 40.0 GiB". */
+function settingOf(run, differing) {
+  return differing.map(([key, name]) => isMissing(run[key]) ? `no ${name}`
+    : `${name} ${typeof run[key] === 'number' ? formatOf(key)(run[key]) : run[key]}`).join(', ');
+}
+
+/* Sets the label and the setting of all runs of one file. */
 function labelRuns(runs) {
+  const differing = SETTINGS.filter(([key]) => distinct(runs, (run) => run[key]).length > 1);
+  for (const run of runs) run.setting = settingOf(run, differing);
   const values = new Map();
   for (const run of runs) {
     if (run.spec) continue;

@@ -43,7 +43,7 @@ function memoryChart(lines, inTime) {
 
 function memorySection(data) {
   if (!data.lines.length) return null;
-  const byTrace = groupBy(data.lines, (line) => line.trace), traces = [...byTrace.keys()];
+  const byTrace = groupBy(data.lines, (line) => line.group), traces = [...byTrace.keys()];
   const place = element('div');
   let trace = traces[0], inTime = false;
   const axis = chooser('over', ['events', 'recorded time'], (i) => { inTime = i === 1; show(); });

@@ -15,7 +15,11 @@ function isSame(one, other) {
 
 /* Names of series: the policy as given, and the file where the same comes from several. */
 function labelSeries(data, series) {
-  const groups = groupBy(series, (one) => `${one.trace}\n${one.dump_at || ''}\n${one.spec || one.policy}`);
+  for (const one of series) {
+    const setting = one.run === undefined ? '' : data.runs[one.run].setting;
+    one.group = setting ? `${one.trace}, ${setting}` : one.trace;
+  }
+  const groups = groupBy(series, (one) => `${one.group}\n${one.dump_at || ''}\n${one.spec || one.policy}`);
   const kept = new Set();
   for (const alike of groups.values()) {
     const different = alike.filter((one, i) => !alike.slice(0, i).some((other) => isSame(one, other)));

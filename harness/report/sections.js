@@ -8,13 +8,18 @@ function callsOf(run) {
     : run.driver_calls ? sum(Object.values(run.driver_calls), (cost) => cost[0]) : null;
 }
 
-/* Shows results of one file at a time, where there are several. make(runs) returns an element. */
+/* Shows results of one file at a time, where there are several, or of one setting. make(runs) returns an element. */
 function perSource(data, runs, make) {
-  const groups = [...groupBy(runs, (run) => run.source)], place = element('div');
+  const groups = [], place = element('div');
+  for (const [source, all] of groupBy(runs, (run) => run.source)) {
+    const file = data.sources[source].file, settings = [...groupBy(all, (run) => run.setting)];
+    groups.push([file, all]);
+    if (settings.length > 1) settings.forEach(([setting, some]) => groups.push([`${file}: ${setting}`, some]));
+  }
   const show = (i) => place.replaceChildren(make(groups[i][1]));
   show(0);
   if (groups.length === 1) return [place];
-  return [element('div', { class: 'controls' }, chooser('results', groups.map(([source]) => data.sources[source].file), show)), place];
+  return [element('div', { class: 'controls' }, chooser('results', groups.map(([name]) => name), show)), place];
 }
 
 /* ---- summary ---- */
@@ -38,7 +43,7 @@ function policyRows(runs) {
 
 function summaryOf(runs) {
   const rows = policyRows(runs), traces = distinct(runs, (run) => run.trace);
-  const several = traces.length > 1;
+  const several = runs.length > rows.length;
   const holding = rows.filter((row) => row.utilization !== null && row.reserved > 0);
   const best = holding.reduce((one, row) => !one || row.utilization > one.utilization ? row : one, null);
   const devices = distinct(runs, (run) => (run.device || '?') + (run.driver === 'sim' ? ', simulated' : ''));
@@ -53,11 +58,11 @@ function summaryOf(runs) {
     { title: 'driver time', value: (row) => row.driver, format: microseconds },
     rows.some((row) => row.ooms) ? { title: several ? 'runs out of memory' : 'out of memory', value: (row) => row.ooms, format: count, bad: (row) => row.ooms > 0 } : null,
     rows.some((row) => row.failed) ? { title: 'failed runs', value: (row) => row.failed, format: count, bad: (row) => row.failed > 0 } : null,
-    uneven ? { title: 'runs', value: (row) => row.runs, format: count } : null,
+    several ? { title: 'runs', value: (row) => row.runs, format: count } : null,
   ].filter((column) => column);
   return element('div', {},
     element('div', { class: 'tiles' },
-      several ? tile(count(traces.length), 'traces')
+      traces.length > 1 ? tile(count(traces.length), 'traces')
         : tile(count(Math.max(...runs.map((run) => run.events || 0))), `events of ${traces[0]}`),
       tile(count(rows.length), rows.length === 1 ? 'policy' : 'policies'),
       tile(devices.length === 1 ? devices[0] : count(devices.length), capacities.length === 1
@@ -80,7 +85,7 @@ const RUN_COLUMNS = [
   ['live peak', 'live_peak_bytes'], ['reserved peak', 'reserved_peak_bytes'], ['utilisation', 'utilization'],
   ['driver time', 'driver_us'], ['driver calls', 'calls'], ['retries', 'alloc_retries'], ['failed requests', 'failed_allocs'],
   ['events', 'events'], ['host time an event', 'ns_per_event'], ['capacity', 'capacity_bytes'], ['limit', 'limit_bytes'],
-  ['laps', 'lap_count'],
+  ['laps', 'lap_count'], ['event delay', 'event_delay_events'],
 ];
 
 function runsTable(data, runs) {
@@ -92,7 +97,7 @@ function runsTable(data, runs) {
   ];
   for (const [title, key] of RUN_COLUMNS) {
     if (!runs.some((run) => !isMissing(value(key)(run)))) continue;
-    if (['capacity_bytes', 'limit_bytes', 'lap_count'].includes(key) && !differs(key)) continue;
+    if (['capacity_bytes', 'limit_bytes', 'lap_count', 'event_delay_events'].includes(key) && !differs(key)) continue;
     columns.push({
       title, value: value(key), format: formatOf(key), bar: key === 'utilization' ? 1 : undefined,
       bad: key === 'failed_allocs' ? (run) => run.failed_allocs > 0 : undefined,
@@ -289,7 +294,7 @@ function iterationsChart(all, measure) {
 
 function iterationsSection(data) {
   if (!data.iterations.length) return null;
-  const groups = [...groupBy(data.iterations, (one) => one.trace)], place = element('div');
+  const groups = [...groupBy(data.iterations, (one) => one.group)], place = element('div');
   let all = groups[0][1], measure = 'memory_calls';
   const measures = distinct(data.iterations.flatMap((one) => Object.keys(one.measures)), (name) => name)
     .filter((name) => data.iterations.some((one) => (one.measures[name] || []).some((value) => value)));
