@@ -8,7 +8,6 @@
 # one process, with every cell run once.
 set -uo pipefail
 program=$(realpath -- "$1")
-cells_least=2 # of a task, before its node dies
 
 skip() { printf '%s\n' "$*"; exit 77; }
 for command in munged slurmctld slurmd sbatch scontrol squeue; do
@@ -112,7 +111,7 @@ cp -- "$program" lakebed
 cat >grid <<'GRID'
 trace    made.txt
 policy   bfc gmlake aliasheap
-laps     {1500,1501,1502,1503,1504,1505,1506,1507,1508,1509,1510,1511,1512,1513}
+laps     {500,501,502,503,504,505,506,507,508,509,510,511,512,513}
 GRID
 awk 'BEGIN { for (i = 1; i <= 400; i++) print "a", i, 1000000 + i * 7919 % 5000000, 0; for (i = 1; i <= 400; i++) print "f", i * 7 % 401 ? i * 7 % 401 : 401 }' >made.txt
 
@@ -124,17 +123,23 @@ cells=$(./lakebed sweep grid -o alone --status | tail -n 1)
 
 # Cells that a shard has logged.
 logged() { cat -- "sweep/cells-$1-of-4.jsonl" 2>/dev/null | wc -l; }
-shard_on() { squeue -h -t running -o '%K %N' | awk -v node="$1" '$2 == node { print $1 }'; }
-both_run() { [ -n "$(shard_on n1)" ] && [ -n "$(shard_on n2)" ]; }
-wait_until 60 both_run || fail 'no task runs'
-dead=$(shard_on n1) lost=$(shard_on n2)
-both_log() { [ "$(logged "$dead")" -ge "$cells_least" ] && [ "$(logged "$lost")" -ge "$cells_least" ]; }
-wait_until 60 both_log || fail 'no cells are logged'
-
-# Held up, so that they are still there when Slurm has noticed.
-tasks=$(processes_with SLURMD_NODENAME=n1) orphans=$(processes_with SLURMD_NODENAME=n2)
-# shellcheck disable=SC2086 # several words
-kill -STOP $tasks $orphans || fail 'the tasks have ended already'
+# Holds up the task of a node once it has logged a cell, so that it is still there when Slurm has noticed. Prints
+# its shard and its processes.
+hold_up() {
+  local deadline=$((SECONDS + 60)) tasks shard
+  while [ "$SECONDS" -lt "$deadline" ]; do
+    tasks=$(processes_with "SLURMD_NODENAME=$1" | tr '\n' ' ')
+    shard=$(tr '\0' '\n' 2>/dev/null <"/proc/${tasks%% *}/environ" | sed -n 's/^SLURM_ARRAY_TASK_ID=//p')
+    [ -n "$shard" ] && [ "$(logged "$shard")" -ge 1 ] || continue
+    # shellcheck disable=SC2086 # several words
+    kill -STOP $tasks 2>/dev/null && echo "$shard $tasks" && return
+  done
+}
+hold_up n1 >held-n1 &
+hold_up n2 >held-n2 &
+wait %1 %2
+read -r dead tasks <held-n1 || fail 'no task of n1 was caught'
+read -r lost orphans <held-n2 || fail 'no task of n2 was caught'
 # The first: its daemon, the shepherd of its task, and the task.
 kill -9 "$(pid_of slurmd-n1.pid)"
 shepherds=$(for pid in $tasks; do awk '/^PPid:/ { print $2 }' "/proc/$pid/status"; done 2>/dev/null | sort -u)
