@@ -126,13 +126,18 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
   }
 }
 
+static bool chooses_any(const bool *chosen) {
+  for (size_t i = 0; i < PAPER_WORKLOADS; i++) {
+    if (chosen[i]) return true;
+  }
+  return false;
+}
+
 /* Workloads, then what is made of them. */
 static exit_status run_workloads(const paper_settings *settings) {
-  bool chosen[PAPER_WORKLOADS], any = settings->wanted[PAPER_TABLE2];
-  for (size_t i = 0; i < PAPER_WORKLOADS; i++) {
-    chosen[i] = paper_wants(settings, &paper_workloads[i]);
-    any |= chosen[i];
-  }
+  bool chosen[PAPER_WORKLOADS];
+  for (size_t i = 0; i < PAPER_WORKLOADS; i++) chosen[i] = paper_wants(settings, &paper_workloads[i]);
+  const bool any = chooses_any(chosen) || settings->wanted[PAPER_TABLE2];
   paper_results *results = any ? calloc(1, sizeof *results) : NULL;
   if (!results) {
     if (any) program_complain("no memory for the results");
@@ -140,7 +145,7 @@ static exit_status run_workloads(const paper_settings *settings) {
   }
   results->settings = settings;
   exit_status status = EXIT_STATUS_DONE;
-  if (memchr(chosen, true, sizeof chosen)) status = paper_run(settings, chosen, 0, "cells", results);
+  if (chooses_any(chosen)) status = paper_run(settings, chosen, 0, "cells", results);
   /* Of workloads that failed there is nothing to show, of the others there is. */
   if (status == EXIT_STATUS_DONE || status == EXIT_STATUS_CHECK_FAILED) {
     if (!paper_write_figures(results) || (settings->all && !paper_write_summary(results)))
