@@ -64,10 +64,10 @@ static const char documentation[] =
     "simulated device, and again for every driver call of the run, with that call refused. Each time the "
     "request must be served, or be refused with everything as it was, and served when it is made again; the "
     "invariants must hold, and nothing may be left.\v"
-    "docs/reliability.md explains the columns.\n"
+    "The device has 16 GiB unless --capacity says otherwise. docs/reliability.md explains the columns.\n"
     "Exit status: 0 done; 1 a check failed; 2 bad usage or input.";
 
-enum { EVENTS = 300, RANDOM_STEPS = 200, RANDOM_LIMIT = 1000 };
+enum { EVENTS = 300, RANDOM_STEPS = 200, RANDOM_LIMIT = 1000, CAPACITY_GIB = 16 };
 
 static void parse_part(struct argp_state *state, faults_options *options, const char *text) {
   char *end, *last;
@@ -141,6 +141,7 @@ static exit_status parse(int argc, char **argv, faults_options *options) {
     program_complain("the command line cannot be read: %s", strerror(failure));
     return EXIT_STATUS_USAGE;
   }
+  if (options->device.capacity == 0) options->device.capacity = (uint64_t)CAPACITY_GIB << 30;
   if (options->specs.count == 0 &&
       !policy_specs_add_all(&options->specs, POLICY_NO_MEMORY | POLICY_NEEDS_LIFETIMES, message,
                             sizeof message)) {

@@ -236,14 +236,15 @@ static void drop_ranges(pool_range **ranges, uint64_t count) {
   for (uint64_t i = 0; i < count; i++) {
     if (ranges[i]) free(ranges[i]->slots);
     free(ranges[i]);
+    ranges[i] = NULL;
   }
 }
 
 vmm_status pool_ranges_reserve(pool_heap *heap, const uint64_t *sizes, uint64_t count, uint64_t unit,
                                pool_range **ranges) {
   uint64_t total = 0;
+  for (uint64_t i = 0; i < count; i++) ranges[i] = NULL;
   for (uint64_t i = 0; i < count; i++) {
-    ranges[i] = NULL;
     if (sizes[i] == 0 || unit == 0 || sizes[i] % unit != 0 || sizes[i] > UINT64_MAX - total)
       return VMM_INVALID_VALUE;
     total += sizes[i];

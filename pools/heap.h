@@ -193,7 +193,8 @@ vmm_status pool_chunk_give_up(pool_heap *heap, pool_chunk *chunk);
 /* One cuMemAddressReserve. unit: every chunk mapped here is a multiple of it. */
 vmm_status pool_range_reserve(pool_heap *heap, uint64_t size, uint64_t unit, pool_range **range);
 /* One cuMemAddressReserve cut into count ranges of ascending addresses: their order is the same on
- * every device. The driver gets the VA back when the last of them is freed. ranges has room for count. */
+ * every device. The driver gets the VA back when the last of them is freed. ranges has room for count;
+ * on failure all of them are NULL, as the one of pool_range_reserve is. */
 vmm_status pool_ranges_reserve(pool_heap *heap, const uint64_t *sizes, uint64_t count, uint64_t unit,
                                pool_range **ranges);
 /* The range must have nothing mapped, else INVALID_VALUE. */

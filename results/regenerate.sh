@@ -689,8 +689,42 @@ section_figures() {
   draw_limits "$out" gmlake_limits
 }
 
+# What becomes of every driver call that fails, over the bundled traces and random programs. Needs no GPU.
+section_faults() {
+  local begin=$SECONDS
+  mkdir -p -- "$simulated"
+  if (cd -- "$here/.." && "$lakebed" faults --pairs --events 200 --random 3 --quiet --csv results/sim/faults.csv edge loguniform_1B_1G multi_stream \
+    opt-1.3b-LR-b16-s1024-w1-v1 opt-1.3b-LR-b16-s512-w4-v0-i8 opt-1.3b-N-b8-s512-w4-v1 sawtooth_seq >results/sim/faults.txt); then
+    say "faults: $((SECONDS - begin)) s"
+  else
+    say "faults: failed with status $?"
+    failed=1
+  fi
+}
+
+# Random programs through every policy, and variants that stitch much or little: against a model, with data, with threads. Needs no GPU.
+stress_policies=native,async,bfc,expandable,tfbfc,rawvmm,gmlake,aliasheap,null,gmlake:largest_chunk=2MiB,stitch_mappings=20,cross_stream=wait,gmlake:stitching=eager,stitch_count=12,gmlake:stitching=views,stitch_bytes=48MiB
+stress_policies+=,gmlake:variant=published,request_limit=4MiB
+stress_policies+=,aliasheap:huge=4MiB,medium=1MiB,handle_start=4MiB,handle_edge=2MiB,handle_limit=4MiB,edge_minimum=4096
+section_stress() {
+  mkdir -p -- "$simulated"
+  stress() {
+    local name=$1 begin=$SECONDS
+    shift
+    if (cd -- "$here/.." && "$lakebed" stress --policy "$stress_policies" --seed 1 --quiet --csv "results/sim/$name.csv" "$@" >"results/sim/$name.txt"); then
+      say "$name: $((SECONDS - begin)) s"
+    else
+      say "$name: failed with status $?"
+      failed=1
+    fi
+  }
+  stress stress --operations 1000000
+  stress stress_verify --operations 20000 --verify --capacity 64MiB
+  stress stress_threads --operations 40000 --verify --threads 8 --capacity 256MiB --room 64MiB --largest 4MiB
+}
+
 simulated=$here/sim
-sections=(vmm axes profile access alloc replay verify sim generated iterations gmlake_limits gmlake_variants gmlake_sim compare headline paper figures)
+sections=(vmm axes profile access alloc replay verify sim faults stress generated iterations gmlake_limits gmlake_variants gmlake_sim compare headline paper figures)
 mkdir -p -- "$out" || exit 2
 out=$(cd -- "$out" && pwd)
 (($#)) || set -- "${sections[@]}"

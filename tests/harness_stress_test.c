@@ -299,15 +299,15 @@ END_TEST
 /* ---- a real device, and bad usage ---- */
 
 /* Loads the library, which the program's children then find loaded. */
-static void use_fake_cuda(const char *wishes) {
+static bool load_fake_cuda(const char *wishes) {
   static const char path[] = "tests/fake_cuda/libcuda.so.1";
   void *library = access(path, R_OK) == 0 ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
-  if (!library || !dlsym(library, "cuInit")) test_skip("built without a CUDA toolkit");
   ck_assert_int_eq(setenv("LAKEBED_FAKE_CUDA", wishes, 1), 0);
+  return library && dlsym(library, "cuInit");
 }
 
 START_TEST(runs_on_a_real_device) {
-  use_fake_cuda("");
+  if (!load_fake_cuda("")) test_skip("built without a CUDA toolkit");
   program_run run = run_program("stress", "-q", "--driver", "cuda", "--limit", "64MiB", "--verify",
                                 "--slow-kernels", "-p", "bfc,expandable,gmlake,aliasheap,async",
                                 "--operations", "500", "--seed", "2", "--json", "-", (const char *)NULL);
@@ -322,7 +322,7 @@ START_TEST(runs_on_a_real_device) {
 END_TEST
 
 START_TEST(a_wrong_byte_is_found) {
-  use_fake_cuda("corrupt=40");
+  if (!load_fake_cuda("corrupt=40")) test_skip("built without a CUDA toolkit");
   program_run run = run_program("stress", "-q", "--driver", "cuda", "--limit", "64MiB", "--verify", "-p",
                                 "bfc", "--operations", "300", "--seed", "2", (const char *)NULL);
   ck_assert_int_eq(run.status, EXIT_STATUS_CHECK_FAILED);

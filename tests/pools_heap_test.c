@@ -93,6 +93,10 @@ START_TEST(reserves_ranges_together) {
   }
   vmm_sim_usage_get(fixture.sim, &usage);
   ck_assert_uint_eq(usage.reservations, 0);
+  /* Refused, nothing is pointed to. */
+  vmm_sim_fail(fixture.sim, VMM_CALL_ADDRESS_RESERVE, 1, VMM_OUT_OF_MEMORY);
+  ck_assert_int_eq(pool_ranges_reserve(heap, sizes, 3, 2 * MIB, ranges), VMM_OUT_OF_MEMORY);
+  for (int i = 0; i < 3; i++) ck_assert_ptr_null(ranges[i]);
   pools_fixture_close(&fixture);
 }
 END_TEST
