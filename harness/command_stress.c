@@ -280,6 +280,7 @@ static void tell_finding(stress_work *work, const stress_settings *settings, str
   if (work->options->threads > 1) return;
   stress_settings closer = *settings;
   closer.check_every = settings->check_every ? 1 : 0;
+  closer.end_ns = 0;
   stress_result result = {.step = total->sum.step};
   const size_t steps = work->programs[0].count;
   const uint64_t runs =
@@ -303,6 +304,7 @@ static bool make_programs(stress_work *work, uint64_t seed, uint64_t steps) {
   return true;
 }
 
+/* As many programs as it takes, each on a fresh policy. */
 static exit_status run_policy(stress_work *work, const policy_spec *spec, stress_total *total) {
   const stress_options *options = work->options;
   stress_settings settings = {
@@ -314,6 +316,7 @@ static exit_status run_policy(stress_work *work, const policy_spec *spec, stress
       .verify = options->verify && !(spec->class->capabilities & POLICY_NO_MEMORY),
       .slow_kernels = options->slow_kernels};
   const uint64_t begin_ns = progress_clock_ns();
+  if (options->seconds) settings.end_ns = begin_ns + options->seconds * UINT64_C(1000000000);
   *total = (stress_total){.spec = spec};
   progress_begin(&work->shown, "%s", spec->text);
   for (uint64_t round = 0, done = 0; !total->sum.failed; round++) {
@@ -336,9 +339,7 @@ static exit_status run_policy(stress_work *work, const policy_spec *spec, stress
     done += result.counts.steps;
     progress_update(&work->shown, -1, done, result.statistics.reserved_bytes.peak);
     if (options->program_path) break;
-    if (options->seconds ? progress_clock_ns() - begin_ns >= options->seconds * UINT64_C(1000000000)
-                         : done >= options->operations)
-      break;
+    if (settings.end_ns ? progress_clock_ns() >= settings.end_ns : done >= options->operations) break;
   }
   if (total->sum.failed && !options->program_path) tell_finding(work, &settings, total);
   if (total->sum.failed && options->program_path)

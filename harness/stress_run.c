@@ -72,16 +72,17 @@ static bool open_session(stress_session *self, const stress_settings *settings, 
 }
 
 static void *run_thread(void *context) {
-  stress_worker_run(context);
+  stress_worker *self = context;
+  stress_worker_run(self);
+  atomic_fetch_sub(&self->session->running, 1);
   return NULL;
 }
 
 /* Shows how far it is, until all threads have ended. */
-static void watch(const stress_session *session, uint64_t all, progress *shown) {
+static void watch(const stress_session *session, progress *shown) {
   const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
-  while (shown && !atomic_load(&session->stop)) {
+  while (shown && atomic_load(&session->running) > 0) {
     const uint64_t done = atomic_load_explicit(&session->steps, memory_order_relaxed);
-    if (done >= all) return;
     progress_update(shown, -1, session->settings->steps_before + done, UINT64_MAX);
     nanosleep(&pause, NULL);
   }
@@ -93,13 +94,14 @@ static bool run_threads(stress_session *session, stress_worker *workers, uint32_
     return true;
   }
   uint32_t begun = 0;
-  uint64_t all = 0;
   for (; begun < threads; begun++) {
-    all += workers[begun].program->count;
-    if (pthread_create(&workers[begun].thread, NULL, run_thread, &workers[begun]) != 0) break;
+    atomic_fetch_add(&session->running, 1);
+    if (pthread_create(&workers[begun].thread, NULL, run_thread, &workers[begun]) == 0) continue;
+    atomic_fetch_sub(&session->running, 1);
+    break;
   }
   if (begun < threads) atomic_store(&session->stop, true);
-  watch(session, all, shown);
+  watch(session, shown);
   for (uint32_t i = 0; i < begun; i++) pthread_join(workers[i].thread, NULL);
   return begun == threads;
 }

@@ -30,6 +30,7 @@ typedef struct stress_settings {
   bool slow_kernels;
   unsigned retries; /* so often what failed is tried again, and must then succeed; 0: it may stay undone */
   uint64_t last_request; /* bytes that must be served when all is free again */
+  uint64_t end_ns; /* of progress_clock_ns: programs stop there, and all is freed and checked; 0: never */
   uint64_t steps_before; /* of earlier runs, for progress */
 } stress_settings;
 

@@ -423,10 +423,12 @@ static bool take_step(stress_worker *self, const stress_step *step) {
 
 void stress_worker_run(stress_worker *self) {
   const uint64_t check_every = self->session->settings->check_every;
+  const uint64_t end_ns = self->session->settings->end_ns;
   for (size_t i = 0; i < self->program->count && !atomic_load(&self->session->stop); i++) {
     self->number = i + 1;
     self->counts.steps++;
     atomic_fetch_add_explicit(&self->session->steps, 1, memory_order_relaxed);
+    if (end_ns && progress_clock_ns() >= end_ns) return;
     if (!take_step(self, &self->program->steps[i])) return;
     if (self->session->alone && !check_counts(self)) return;
     if (check_every && self->number % check_every == 0 && !stress_worker_check(self)) return;

@@ -22,7 +22,8 @@ typedef struct stress_session {
   vmm_call next_failing;
   vmm_status next_status;
   bool has_memory, alone;
-  atomic_bool stop; /* a thread has found something */
+  atomic_bool stop;    /* a thread has found something */
+  atomic_uint running; /* threads */
   atomic_uint_least64_t steps;
 
   pthread_mutex_t exchange_lock;

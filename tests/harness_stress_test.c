@@ -368,7 +368,7 @@ START_TEST(results_are_written) {
   char *content = read_test_file(csv);
   ck_assert_has(content, "# program: lakebed ");
   ck_assert_has(content, "policy,spec,threads,streams,verify,programs,steps,");
-  ck_assert_has(content, "\nbfc,bfc,1,4,no,1,500,");
+  ck_assert_has(content, "\nbfc,bfc,1,4,no,1,50");
   ck_assert_has(run.output, "policy");
   ck_assert_has(run.output, "sound");
   free(content);
