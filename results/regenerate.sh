@@ -320,19 +320,16 @@ section_paper() {
 # A CSV whose quoted fields, which hold commas, are replaced by a word.
 plain_csv() { sed 's/"[^"]*"/quoted/g' -- "$1"; }
 
-# Means over recordings of training runs (RECORDINGS) or over those and made-up event files (ALL), of each policy's
-# first file: policy,utilisation,driver ms,frontier,oracle. frontier: 1 where no other policy, oracles left out, holds
+# Means over recordings of training runs (RECORDINGS) or over those and made-up event files (ALL):
+# policy,utilisation,driver ms,frontier,oracle. frontier: 1 where no other policy, oracles left out, holds
 # less in less time.
 means() {
-  local which=$1 file
-  shift
-  for file in "$@"; do [[ ! -s $file ]] || plain_csv "$file"; done | awk -F, -v which="$which" '
+  plain_csv "$2" | awk -F, -v which="$1" '
     /^#/ { next }
-    $1 == "trace" { files++; for (i = 1; i <= NF; i++) at[$i] = i; next }
+    $1 == "trace" { for (i = 1; i <= NF; i++) at[$i] = i; next }
     {
       policy = $at["policy"]
-      if (!(policy in file)) file[policy] = files
-      if (file[policy] != files || $at["utilization"] == "" || (which == "RECORDINGS" && $at["trace"] !~ /\.pickle/)) next
+      if ($at["utilization"] == "" || (which == "RECORDINGS" && $at["trace"] !~ /\.pickle/)) next
       util[policy] += $at["utilization"]; ms[policy] += $at["driver_us"] / 1000; n[policy]++
     }
     END {
@@ -364,7 +361,7 @@ headline() {
 
 section_headline() {
   local csv
-  for csv in "$out"/replay.csv "$out"/async.csv "$simulated"/replay.csv; do
+  for csv in "$out"/replay.csv "$simulated"/replay.csv; do
     [[ ! -s $csv ]] || { printf '%s\n' "${csv#"$here/"}" && headline "$csv"; }
   done
 }
@@ -613,8 +610,8 @@ draw_frontier() {
   local folder=$1 heading=$2 section=$3 scratch recordings all
   [[ -s $folder/replay.csv ]] || return
   scratch=$(mktemp -d)
-  means RECORDINGS "$folder/replay.csv" "$folder/async.csv" >"$scratch/recordings"
-  means ALL "$folder/replay.csv" "$folder/async.csv" >"$scratch/all"
+  means RECORDINGS "$folder/replay.csv" >"$scratch/recordings"
+  means ALL "$folder/replay.csv" >"$scratch/all"
   all=$(grep -v '^#' "$folder/replay.csv" | tail -n +2 | cut -d, -f1 | sort -u | wc -l)
   recordings=$(grep -v '^#' "$folder/replay.csv" | cut -d, -f1 | sort -u | grep -c pickle)
   draw frontier "$folder/frontier" "recordings=$scratch/recordings" "all=$scratch/all" "heading=$heading" \
