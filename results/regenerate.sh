@@ -136,6 +136,30 @@ section_replay() { replay_into "$out" replay -p "$policies" "${options[@]}"; }
 # The same, every allocation filled with its own pattern and checked before its free.
 section_verify() { replay_into "$out" verify -p "$policies" "${options[@]}" --verify; }
 
+# The smallest simulated device on which each policy serves each recording.
+section_oom() {
+  local traces run
+  mkdir -p -- "$simulated"
+  run=$(mktemp -d)
+  mapfile -t traces < <(recordings | grep '\.pickle')
+  if "$lakebed" oom "${traces[@]}" -p "$policies,$heavy" --quiet --csv "$run/oom.csv" >"$run/oom.txt"; then
+    printf '# program: %s, oom\n# driver: sim\n# date: %s\n# command: results/regenerate.sh oom\n' "$("$lakebed" --version)" "$(date -u +%F)" >"$run/head"
+    cat "$run/head" "$run/oom.csv" >"$simulated/oom.csv"
+    cat "$run/head" "$run/oom.txt" >"$simulated/oom.txt"
+    say "oom: done"
+  else
+    say "oom: failed with status $?"
+    failed=1
+  fi
+  rm -rf -- "$run"
+}
+
+# Eight threads with random programs on the device, slow kernels in flight, every block compared: five minutes.
+section_soak() {
+  measure soak stress -p native,async,bfc,expandable,tfbfc,gmlake,aliasheap --verify --slow-kernels --threads 8 --streams 3 --limit 100GiB \
+    --duration 40 --seed 1
+}
+
 # The recordings whose memory is drawn over their events.
 drawn=(opt-1.3b-LR-b16-s512-w4-v0-i8 opt-1.3b-LR-b16-s1024-w1-v1 opt-1.3b-N-b8-s512-w4-v1)
 
@@ -345,18 +369,23 @@ means() {
     }' | sort -t, -k3,3g
 }
 
-# The table that README.md opens with: policy, mean and worst utilisation, mean reserved peak in GiB, mean driver ms.
+# The table that README.md opens with: policy, mean and worst utilisation, mean reserved peak in GiB, mean driver ms,
+# mean smallest device in GiB (section oom).
 headline() {
   awk -F, '
     /^#/ { next }
-    !columns { for (i = 1; i <= NF; i++) at[$i] = i; columns = NF; next }
+    $1 == "trace" { files++; delete at; for (i = 1; i <= NF; i++) at[$i] = i; next }
+    files == 1 { smallest[$at["policy"]] += $at["smallest_capacity_bytes"] / 1073741824; found[$at["policy"]]++; next }
     $at["trace"] ~ /\.pickle/ {
       policy = $at["policy"]; util = $at["utilization"]
       if (!(policy in n) || util < worst[policy]) worst[policy] = util
       n[policy]++; sum[policy] += util; held[policy] += $at["reserved_peak_bytes"] / 1073741824; ms[policy] += $at["driver_us"] / 1000
     }
-    END { for (policy in n) printf "%-12s %6.3f %6.3f %8.2f %10.1f\n", policy, sum[policy] / n[policy], worst[policy], held[policy] / n[policy], ms[policy] / n[policy] }' \
-    <(plain_csv "$1") | sort -k2,2nr
+    END {
+      for (policy in n)
+        printf "%-12s %6.3f %6.3f %8.2f %10.1f %8s\n", policy, sum[policy] / n[policy], worst[policy], held[policy] / n[policy], ms[policy] / n[policy],
+          policy in found ? sprintf("%.2f", smallest[policy] / found[policy]) : "-"
+    }' <(plain_csv "$simulated/oom.csv") <(plain_csv "$1") | sort -k2,2nr
 }
 
 section_headline() {
@@ -721,7 +750,7 @@ section_stress() {
 }
 
 simulated=$here/sim
-sections=(vmm axes profile access alloc replay verify sim faults stress generated iterations gmlake_limits gmlake_variants gmlake_sim compare headline paper figures)
+sections=(vmm axes profile access alloc replay verify soak sim oom faults stress generated iterations gmlake_limits gmlake_variants gmlake_sim compare headline paper figures)
 mkdir -p -- "$out" || exit 2
 out=$(cd -- "$out" && pwd)
 (($#)) || set -- "${sections[@]}"
