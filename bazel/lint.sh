@@ -8,8 +8,9 @@ else
   mapfile -t files < <(find vmm pools policies workloads harness tests -name '*.[ch]' | sort)
 fi
 status=0
-# The trees of <bsd/sys/tree.h> are macros that define functions.
-trees=('-DRB_PROTOTYPE(name,type,field,compare)=' '-DRB_GENERATE(name,type,field,compare)=')
+# The trees of <bsd/sys/tree.h> are macros that define functions and loops. A definition cannot have a semicolon here.
+trees=('-DRB_PROTOTYPE(name,type,field,compare)=' '-DRB_GENERATE(name,type,field,compare)='
+  '-DRB_FOREACH(x,name,head)=while ((x = RB_ROOT(head)) != NULL)')
 clang-format --dry-run -Werror "${files[@]}" || status=1
 cppcheck --quiet --std=c11 --language=c --library=bsd --enable=warning,performance,portability \
   --inline-suppr --suppress=missingIncludeSystem -I . "${trees[@]}" -j "$(nproc)" \

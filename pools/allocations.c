@@ -124,12 +124,12 @@ static vmm_status pending_reserve(pool_heap *heap, vmm_stream stream) {
   return VMM_SUCCESS;
 }
 
-/* Drops the streams recorded for an allocation, the first capacity of them to streams. */
+/* Drops the streams recorded for an allocation, the first capacity of them to streams, which may be NULL. */
 static uint32_t forget_uses(pool_allocation *allocation, vmm_stream *streams, uint32_t capacity) {
   uint32_t count = 0;
   for (pool_stream_use *use = allocation->uses, *next; use; use = next) {
     next = use->next;
-    if (count < capacity) streams[count] = use->stream;
+    if (streams && count < capacity) streams[count] = use->stream;
     count++;
     free(use);
   }

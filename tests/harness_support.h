@@ -24,8 +24,8 @@ void program_run_free(program_run *run);
     run_;                                                                                          \
   })
 
-/* Runs a script that ends with 0 when all is as it must be, and with 77 when it cannot run here; anything else
- * fails the test with what it printed. Returns NULL, or why it cannot run: its first line, static. */
+/* Runs a script that ends with 0 when all is as it must be, and with 77 when it cannot run here; anything
+ * else fails the test with what it printed. Returns NULL, or why it cannot run: its first line, static. */
 const char *run_script(const char *command);
 
 #define ck_assert_has(text, piece) \
