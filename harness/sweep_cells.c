@@ -23,27 +23,32 @@ static exit_status no_memory(void) {
   return EXIT_STATUS_CHECK_FAILED;
 }
 
-/* Is there such a device, and can it have this capacity and be limited so? */
-static exit_status check_device(const sweep_grid *grid, const sweep_block *block, const sweep_cell *cell) {
+/* Can the device be limited so? */
+static exit_status check_limit(const sweep_grid *grid, const sweep_block *block, const device_model *model,
+                               const sweep_value *value) {
+  uint64_t limit = value->fraction > 0 ? (uint64_t)(value->fraction * (double)model->total) : value->number;
+  if (limit >= model->granularity) return EXIT_STATUS_DONE;
+  char granularity[UNITS_TEXT];
+  units_bytes(model->granularity, granularity);
+  program_complain("%s:%u: a limit of %" PRIu64 " bytes is less than the %s in which the device gives memory",
+                   grid->name, block->line, limit, granularity);
+  return EXIT_STATUS_USAGE;
+}
+
+/* Is there such a device, and can it have this capacity and each of the limits? */
+static exit_status check_device(const sweep_grid *grid, const sweep_block *block, const char *profile,
+                                uint64_t capacity) {
+  const sweep_axis *limits = &block->axes[SWEEP_LIMITS];
   device_model model;
   char message[1024];
-  const device_choice choice = {
-      .driver = "sim", .profile = cell->device, .capacity = cell->capacity, .event_delay = cell->event_delay};
+  const device_choice choice = {.driver = "sim", .profile = profile, .capacity = capacity};
   exit_status status = device_model_load(&choice, &model, message, sizeof message);
   if (status != EXIT_STATUS_DONE) {
     program_complain("%s:%u: %s", grid->name, block->line, message);
     return status;
   }
-  uint64_t limit =
-      cell->limit_fraction > 0 ? (uint64_t)(cell->limit_fraction * (double)model.total) : cell->limit;
-  if (limit < model.granularity) {
-    char granularity[UNITS_TEXT];
-    units_bytes(model.granularity, granularity);
-    program_complain("%s:%u: a limit of %" PRIu64
-                     " bytes is less than the %s in which the device gives memory",
-                     grid->name, block->line, limit, granularity);
-    status = EXIT_STATUS_USAGE;
-  }
+  for (size_t i = 0; i < limits->count && status == EXIT_STATUS_DONE; i++)
+    status = check_limit(grid, block, &model, &limits->items[i]);
   device_model_unload(&model);
   return status;
 }
@@ -65,25 +70,17 @@ static sweep_cell make_cell(const sweep_block *block, const size_t *at) {
 #undef VALUE
 }
 
-/* Every device is tried with every capacity, limit and delay. */
+/* Every device is tried with every capacity and limit. */
 static exit_status check_devices(const sweep_grid *grid, const sweep_block *block) {
-  const sweep_axis *axes = block->axes;
-  size_t at[SWEEP_AXES] = {0};
+  const sweep_axis *devices = &block->axes[SWEEP_DEVICES], *capacities = &block->axes[SWEEP_CAPACITIES];
   exit_status status = EXIT_STATUS_DONE;
-  for (at[SWEEP_DEVICES] = 0; at[SWEEP_DEVICES] < axes[SWEEP_DEVICES].count; at[SWEEP_DEVICES]++)
-    for (at[SWEEP_CAPACITIES] = 0; at[SWEEP_CAPACITIES] < axes[SWEEP_CAPACITIES].count;
-         at[SWEEP_CAPACITIES]++)
-      for (at[SWEEP_LIMITS] = 0; at[SWEEP_LIMITS] < axes[SWEEP_LIMITS].count; at[SWEEP_LIMITS]++) {
-        const sweep_cell cell = make_cell(block, at);
-        status = check_device(grid, block, &cell);
-        if (status != EXIT_STATUS_DONE) return status;
-      }
+  for (size_t i = 0; i < devices->count; i++)
+    for (size_t k = 0; k < capacities->count && status == EXIT_STATUS_DONE; k++)
+      status = check_device(grid, block, devices->items[i].text, capacities->items[k].number);
   return status;
 }
 
 exit_status sweep_grid_add_block(sweep_grid *grid, const sweep_block *block) {
-  exit_status status = check_devices(grid, block);
-  if (status != EXIT_STATUS_DONE) return status;
   size_t product = 1;
   for (size_t i = 0; i < SWEEP_AXES; i++) {
     if (__builtin_mul_overflow(product, block->axes[i].count, &product) ||
@@ -92,6 +89,8 @@ exit_status sweep_grid_add_block(sweep_grid *grid, const sweep_block *block) {
       return EXIT_STATUS_USAGE;
     }
   }
+  exit_status status = check_devices(grid, block);
+  if (status != EXIT_STATUS_DONE) return status;
   sweep_cell *cells = realloc(grid->cells, (grid->count + product) * sizeof *cells);
   if (!cells) return no_memory();
   grid->cells = cells;

@@ -14,10 +14,11 @@
 #include "harness/program.h"
 #include "harness/sweep_grid_internal.h"
 #include "harness/sweep_source.h"
+#include "harness/text_line.h"
 #include "harness/timeline.h"
 #include "harness/trace_list.h"
 
-enum { MESSAGE = 1024 };
+enum { MESSAGE = 1024, LINE_ROOM = 1 << 16 };
 
 typedef struct reading {
   sweep_grid *grid;
@@ -340,21 +341,24 @@ static exit_status read_line(reading *state, const char *line) {
   return status;
 }
 
+static exit_status refuse_line(const reading *state, text_line_status found) {
+  if (found == TEXT_LINE_UNREADABLE)
+    program_complain("%s cannot be read: %s", state->grid->name, strerror(errno));
+  else
+    program_complain("%s:%u: expected %s", state->grid->name, state->line, text_line_expected(found));
+  return EXIT_STATUS_USAGE;
+}
+
 static exit_status read_lines(FILE *stream, const char *name, sweep_grid *grid) {
   reading state = {.grid = grid};
   grid->name = name;
-  char *line = NULL;
-  size_t room = 0;
-  exit_status status = EXIT_STATUS_DONE;
-  for (ssize_t length; status == EXIT_STATUS_DONE && (length = getline(&line, &room, stream)) >= 0;) {
+  char *line = malloc(LINE_ROOM);
+  exit_status status = line ? EXIT_STATUS_DONE : no_memory();
+  while (status == EXIT_STATUS_DONE) {
+    text_line_status found = text_line_read(stream, line, LINE_ROOM);
+    if (found == TEXT_LINE_END) break;
     state.line++;
-    status = (size_t)length == strlen(line)
-                 ? read_line(&state, line)
-                 : refuse(&state, "no text in line", "", "a line without NUL bytes");
-  }
-  if (status == EXIT_STATUS_DONE && ferror(stream)) {
-    program_complain("%s cannot be read: %s", name, strerror(errno));
-    status = EXIT_STATUS_USAGE;
+    status = found == TEXT_LINE_READ ? read_line(&state, line) : refuse_line(&state, found);
   }
   free(line);
   if (status == EXIT_STATUS_DONE) status = end_block(&state);

@@ -89,7 +89,7 @@ static exit_status agree_on_split(const char *folder, sweep_shard shard, bool al
 
 static exit_status lock_for_shard(const char *folder, sweep_shard shard, bool wait, sweep_log *log) {
   char *path;
-  int file;
+  int file = -1;
   exit_status status = open_file(folder, "shards", O_RDWR | O_CREAT, &path, &file);
   if (status == EXIT_STATUS_DONE) status = lock(file, LOCK_EX, wait, path);
   if (status == EXIT_STATUS_DONE) {

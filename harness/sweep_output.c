@@ -64,13 +64,14 @@ static const char *const columns[] = {"trace",
                                       "driver_us",
                                       "utilization"};
 
-/* Calls of all kinds. */
+/* Calls of all kinds. A log may have been tampered with. */
 static json_int_t sum_calls(const json_t *calls) {
   json_int_t sum = 0;
   const char *name;
   json_t *call;
   json_object_foreach((json_t *)(uintptr_t)calls, name, call) {
-    sum += json_integer_value(json_object_get(call, "count"));
+    if (__builtin_add_overflow(sum, json_integer_value(json_object_get(call, "count")), &sum))
+      return INT64_MAX;
   }
   return sum;
 }

@@ -16,6 +16,7 @@ bool sweep_words_add(sweep_words *words, const char *text, size_t length) {
   char *copy = strndup(text, length);
   if (!copy) return false;
   words->items[words->count++] = copy;
+  words->bytes += length;
   return true;
 }
 
@@ -64,16 +65,23 @@ static const char *group_end(const char *text) {
   return end;
 }
 
-bool sweep_words_expand(sweep_words *words, const char *text, char *message, size_t message_size) {
+/* groups: that the word has had already. */
+static bool expand(sweep_words *words, const char *text, unsigned groups, char *message,
+                   size_t message_size) {
   size_t before = strcspn(text, "{}");
   if (!text[before]) {
-    if (words->count >= SWEEP_WORDS_LIMIT)
-      return complain(message, message_size, "the braces stand for more than a million words");
+    if (words->count >= SWEEP_WORDS_LIMIT || words->bytes >= SWEEP_WORDS_BYTES)
+      return complain(message, message_size, "the braces stand for more than a million words, or 64 MiB");
     return sweep_words_add(words, text, strlen(text)) || no_memory(message, message_size);
   }
   const char *first = text + before + 1, *close = text[before] == '{' ? group_end(first) : NULL;
   if (!close) {
     snprintf(message, message_size, "'%s': a '%c' without its partner", text, text[before]);
+    return false;
+  }
+  if (groups == SWEEP_WORDS_GROUPS) {
+    snprintf(message, message_size, "'%.80s': more than %d groups of braces in a word", text,
+             SWEEP_WORDS_GROUPS);
     return false;
   }
   bool expanded = true;
@@ -85,11 +93,15 @@ bool sweep_words_expand(sweep_words *words, const char *text, char *message, siz
     memcpy(chosen, text, before);
     memcpy(chosen + before, begin, length);
     strcpy(chosen + before + length, close + 1);
-    expanded = sweep_words_expand(words, chosen, message, message_size);
+    expanded = expand(words, chosen, groups + 1, message, message_size);
     free(chosen);
     begin = end + 1;
   }
   return expanded;
+}
+
+bool sweep_words_expand(sweep_words *words, const char *text, char *message, size_t message_size) {
+  return expand(words, text, 0, message, message_size);
 }
 
 char *sweep_words_join(const sweep_words *words, size_t first) {

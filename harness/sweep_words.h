@@ -8,10 +8,10 @@
 /* Begins as {0}. */
 typedef struct sweep_words {
   char **items; /* owned */
-  size_t count;
+  size_t count, bytes;
 } sweep_words;
 
-enum { SWEEP_WORDS_LIMIT = 1 << 20 };
+enum { SWEEP_WORDS_LIMIT = 1 << 20, SWEEP_WORDS_BYTES = 1 << 26, SWEEP_WORDS_GROUPS = 64 };
 
 /* Appends a copy. false: no memory. */
 bool sweep_words_add(sweep_words *words, const char *text, size_t length);
@@ -20,7 +20,8 @@ bool sweep_words_add(sweep_words *words, const char *text, size_t length);
 bool sweep_words_split(sweep_words *words, const char *line, char *message, size_t message_size);
 /* Appends what a text with alternatives stands for, in order: "a{b,c}d" is "abd" and "acd"; several groups
  * give all combinations, the last one changing fastest; groups may be nested. On failure (a brace without
- * its partner, more than SWEEP_WORDS_LIMIT words, no memory) says why. O(length of what is appended). */
+ * its partner, more than SWEEP_WORDS_GROUPS groups in a word, more than SWEEP_WORDS_LIMIT words or
+ * SWEEP_WORDS_BYTES in all, no memory) says why. O(length of what is appended). */
 bool sweep_words_expand(sweep_words *words, const char *text, char *message, size_t message_size);
 /* The words from the first-th on as a line that splits into them again, to be freed. NULL: no memory, or a
  * word has a quote in it. */

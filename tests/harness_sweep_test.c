@@ -166,6 +166,36 @@ START_TEST(what_is_wrong_in_a_grid_is_said_with_its_line) {
 }
 END_TEST
 
+/* Neither takes longer or more memory the longer it is. */
+START_TEST(a_grid_without_an_end_is_refused) {
+  program_run run = run_expecting(EXIT_STATUS_USAGE, "sweep", "/dev/zero");
+  ck_assert_has(run.errors, "/dev/zero:1: expected a line without NUL bytes");
+  program_run_free(&run);
+  enum { LENGTH = 1 << 20 };
+  char *line = malloc(LENGTH + 1);
+  ck_assert_ptr_nonnull(line);
+  memset(line, '{', LENGTH);
+  line[LENGTH] = '\0';
+  const struct {
+    size_t length;
+    const char *said;
+  } cases[] = {{LENGTH, "grid:1: expected a shorter line"}, {10000, "more than 64 groups of braces"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    memset(line + cases[i].length / 2, '}', cases[i].length / 2);
+    line[cases[i].length] = '\0';
+    memcpy(line, "trace ", 6);
+    memcpy(line + 6, "{{{{{{", 6);
+    memset(line + cases[i].length - 6, ' ', 6);
+    char *grid = write_test_file("grid", line);
+    run = run_expecting(EXIT_STATUS_USAGE, "sweep", grid);
+    ck_assert_has(run.errors, cases[i].said);
+    program_run_free(&run);
+    free(grid);
+  }
+  free(line);
+}
+END_TEST
+
 START_TEST(a_cell_that_is_named_twice_is_run_once) {
   sweep_grid *grid;
   ck_assert_int_eq(
@@ -383,6 +413,37 @@ START_TEST(half_a_line_does_not_count) {
 }
 END_TEST
 
+START_TEST(a_log_may_hold_anything) {
+  char *grid = write_test_file("grid", "trace edge\npolicy null\n"), *folder = fresh_folder("anything");
+  sweep(EXIT_STATUS_DONE, grid, folder);
+  char *log = sweep_path(folder, "cells.jsonl"), *line = read_test_file(log);
+  json_t *object = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
+  const char *key = json_string_value(json_object_get(object, "key"));
+  ck_assert_ptr_nonnull(key);
+  FILE *stream = fopen(log, "w");
+  ck_assert_ptr_nonnull(stream);
+  fputs("no JSON\n{\"key\":5}\n[1]\n\xff\n", stream);
+  fprintf(stream,
+          "{\"key\":\"%s\",\"status\":\"done\",\"trace\":[1],\"driver_calls\":{\"a\":5,\"b\":{\"count\":"
+          "9223372036854775807},\"c\":{\"count\":9223372036854775807}}}\n",
+          key);
+  fclose(stream);
+  program_run run = run_expecting(EXIT_STATUS_DONE, "sweep", grid, "-o", folder, "-q");
+  ck_assert_has(run.errors, "4 lines of the logs are damaged");
+  program_run_free(&run);
+  char *csv = sweep_path(folder, "results.csv"), *table = read_test_file(csv);
+  ck_assert_has(table, ",9223372036854775807,");
+  json_decref(object);
+  remove_folder(folder);
+  free(line);
+  free(table);
+  free(csv);
+  free(log);
+  free(folder);
+  free(grid);
+}
+END_TEST
+
 START_TEST(two_sweeps_of_one_folder_are_refused) {
   char *grid = write_test_file("grid", GRID), *folder = fresh_folder("busy");
   sweep_log *log;
@@ -542,6 +603,7 @@ static Suite *sweep_suite(void) {
   TCase *cases = tcase_create("grids");
   tcase_add_loop_test(cases, braces_stand_for_all_combinations, 0, COUNT(expansions));
   tcase_add_loop_test(cases, what_is_wrong_in_a_grid_is_said_with_its_line, 0, COUNT(refusals));
+  tcase_add_test(cases, a_grid_without_an_end_is_refused);
   tcase_add_test(cases, a_cell_that_is_named_twice_is_run_once);
   tcase_add_loop_test(cases, wrong_usage_is_refused, 0, COUNT(usages));
   suite_add_tcase(suite, cases);
@@ -552,6 +614,7 @@ static Suite *sweep_suite(void) {
   tcase_add_test(cases, a_grid_that_grows_runs_what_is_new);
   tcase_add_test(cases, a_kill_loses_nothing_and_runs_nothing_twice);
   tcase_add_test(cases, half_a_line_does_not_count);
+  tcase_add_test(cases, a_log_may_hold_anything);
   tcase_add_test(cases, two_sweeps_of_one_folder_are_refused);
   tcase_add_test(cases, a_cell_that_fails_stops_no_other);
   tcase_add_test(cases, a_process_that_dies_fails_its_cell_alone);
