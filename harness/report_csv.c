@@ -267,7 +267,10 @@ static const char *kind_name(const csv_reading *reading) {
 
 static exit_status read_header(csv_reading *reading) {
   for (size_t i = 0; i < reading->csv.count; i++) {
-    reading->columns.names[i] = strdup(reading->csv.fields[i]);
+    /* Names become keys, which must be UTF-8. */
+    json_t *name = report_text(reading->csv.fields[i]);
+    reading->columns.names[i] = name ? strdup(json_string_value(name)) : NULL;
+    json_decref(name);
     if (!reading->columns.names[i]) return report_no_memory();
     reading->columns.count++;
   }

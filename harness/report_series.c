@@ -125,12 +125,23 @@ bool report_iterations_step(json_t *series, json_int_t lap, json_int_t iteration
   return true;
 }
 
+/* The array of a measure, which is new or known; NULL: no memory. */
+static json_t *values_of(json_t *measures, const char *measure) {
+  json_t *name = report_text(measure), *values = json_object_get(measures, json_string_value(name));
+  if (name && !values) {
+    values = json_array();
+    if (json_object_set_new(measures, json_string_value(name), values) != 0) values = NULL;
+  }
+  json_decref(name);
+  return values;
+}
+
 void report_iterations_set(json_t *series, const char *measure, json_t *value) {
-  json_t *measures = json_object_get(series, "measures"), *values = json_object_get(measures, measure);
+  json_t *values = values_of(json_object_get(series, "measures"), measure);
   const size_t count = json_array_size(json_object_get(series, "laps"));
   if (!values) {
-    values = json_array();
-    json_object_set_new(measures, measure, values);
+    json_decref(value);
+    return;
   }
   while (json_array_size(values) + 1 < count) json_array_append_new(values, json_null());
   if (json_array_size(values) < count)

@@ -1,4 +1,5 @@
 /* lakebed report: what becomes of results of each kind, and of what is none. */
+#define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -362,6 +363,40 @@ START_TEST(damaged_results_are_refused) {
 }
 END_TEST
 
+/* Names of measures and columns become keys, which must be UTF-8 even where they were cut off. */
+START_TEST(names_that_are_no_utf_8_are_kept) {
+  static const char operation[] =
+      "aéééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééé"
+      "éééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééééé";
+  char *object;
+  ck_assert_int_gt(asprintf(&object,
+                            "[{\"trace\":\"t\",\"policy\":\"p\",\"status\":\"done\",\"iterations\":["
+                            "{\"lap\":1,\"iteration\":1,\"operations\":{\"%s\":{\"count\":1}}},"
+                            "{\"lap\":1,\"iteration\":2,\"operations\":{\"%s\":{\"count\":2}}}]}]",
+                            operation, operation),
+                   0);
+  const struct {
+    const char *name, *content;
+  } files[] = {{"name.json", object},
+               {"measure.csv", "trace,policy,lap,iteration,measure,value\nt,p,1,1,\xff,5\nt,p,1,2,\xff,6\n"},
+               {"column.csv", "trace,policy,iteration,events,memory_calls,\xff\nt,p,1,1,1,5\nt,p,2,1,1,6\n"}};
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    char *path = write_test_file(files[i].name, files[i].content);
+    json_t *results = report_of(path), *values = NULL;
+    const json_t *series = json_array_get(json_object_get(results, "iterations"), 0);
+    const char *name;
+    json_t *measure;
+    json_object_foreach(json_object_get(series, "measures"), name, measure) {
+      if (strchr(name, '?') || strchr(name, 'a') == name) values = measure;
+    }
+    ck_assert_msg(json_array_size(values) == 2, "%s", files[i].name);
+    json_decref(results);
+    free(path);
+  }
+  free(object);
+}
+END_TEST
+
 START_TEST(inputs_are_spared) {
   char *input = write_test_file("short.txt", trace), *json = test_path("keep.json");
   program_run run = run_expecting(EXIT_STATUS_DONE, "replay", "-q", input, "-p", "bfc", "--json", json);
@@ -438,6 +473,7 @@ static Suite *report_suite(void) {
   tcase_add_test(cases, a_map_is_cut_into_cells);
   tcase_add_test(cases, what_is_no_result_is_refused);
   tcase_add_test(cases, damaged_results_are_refused);
+  tcase_add_test(cases, names_that_are_no_utf_8_are_kept);
   tcase_add_test(cases, inputs_are_spared);
   tcase_add_test(cases, text_stays_text);
   tcase_add_test(cases, the_same_results_give_the_same_page);
