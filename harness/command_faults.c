@@ -67,7 +67,7 @@ static const char documentation[] =
     "The device has 16 GiB unless --capacity says otherwise. docs/reliability.md explains the columns.\n"
     "Exit status: 0 done; 1 a check failed; 2 bad usage or input.";
 
-enum { EVENTS = 300, RANDOM_STEPS = 200, RANDOM_LIMIT = 1000, CAPACITY_GIB = 16 };
+enum { EVENTS = 300, RANDOM_STEPS = 200, RANDOM_LIMIT = 1000, CAPACITY_GIB = 16, LEAST_CAPACITY = 128 << 20 };
 
 static void parse_part(struct argp_state *state, faults_options *options, const char *text) {
   char *end, *last;
@@ -176,7 +176,6 @@ static exit_status load_trace(faults_work *work, const char *path) {
   trace_error error;
   if (trace_load(path, NULL, &events, &error) != TRACE_OK) {
     trace_list_complain(path, &error);
-    program_complain("%s", error.message);
     return error.status == TRACE_NO_MEMORY ? EXIT_STATUS_CHECK_FAILED : EXIT_STATUS_USAGE;
   }
   stress_program *program = &work->programs[work->program_count];
@@ -282,6 +281,10 @@ static exit_status run(const faults_options *options) {
   faults_work work = {.options = options};
   const size_t programs = options->traces.count + options->random;
   exit_status status = device_model_load(&options->device, &work.model, message, sizeof message);
+  if (status == EXIT_STATUS_DONE && work.model.total < LEAST_CAPACITY) {
+    status = EXIT_STATUS_USAGE;
+    snprintf(message, sizeof message, "--capacity: at least 128MiB are needed");
+  }
   if (status == EXIT_STATUS_DONE && programs == 0) {
     status = EXIT_STATUS_USAGE;
     snprintf(message, sizeof message, "there is nothing to run: give a TRACE or --random");

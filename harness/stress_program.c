@@ -1,9 +1,11 @@
 #include "harness/stress_program.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/text_line.h"
 #include "pools/heap.h"
 #include "vmm/driver.h"
 
@@ -200,8 +202,9 @@ enum { WORDS = 4, LARGEST_ID = 1 << 22 };
 static bool read_number(const char *word, uint64_t most, uint64_t *number) {
   char *end;
   if (!word || word[0] < '0' || word[0] > '9') return false;
+  errno = 0;
   *number = strtoull(word, &end, 10);
-  return *end == '\0' && *number <= most;
+  return *end == '\0' && errno == 0 && *number <= most;
 }
 
 static bool read_call(const char *word, uint32_t *call) {
@@ -212,11 +215,13 @@ static bool read_call(const char *word, uint32_t *call) {
 }
 
 /* NULL, or what was expected. */
-static const char *read_step(char *const words[WORDS], stress_step *step) {
+static const char *read_step(char *const words[WORDS + 1], stress_step *step) {
   uint64_t id = 0, stream = 0, status = 0;
   const char *letter = words[0][1] == '\0' ? memchr(letters, words[0][0], sizeof letters) : NULL;
   if (!letter) return "a step that begins with one of a f r w s t l k x y";
+  static const unsigned char word_counts[STRESS_KINDS] = {4, 2, 3, 2, 2, 1, 2, 1, 4, 3};
   *step = (stress_step){.kind = (stress_kind)(letter - letters)};
+  if (words[word_counts[step->kind]]) return "the end of the line behind the step";
   const bool names_block = step->kind <= STRESS_WRITE;
   if (names_block && !read_number(words[1], LARGEST_ID, &id)) return "the number of a block";
   step->id = (uint32_t)id;
@@ -257,16 +262,26 @@ static const char *read_step(char *const words[WORDS], stress_step *step) {
 
 bool stress_program_read(stress_program *program, FILE *stream, const char *name, char *message,
                          size_t message_size) {
-  char line[256];
+  char line[4096];
+  text_line_status found;
   program->count = 0;
   program->ids = 0;
-  for (uint64_t number = 1; fgets(line, sizeof line, stream); number++) {
-    char *words[WORDS] = {NULL}, *rest = NULL;
-    line[strcspn(line, "#\n")] = '\0';
-    for (int i = 0; i < WORDS; i++) words[i] = strtok_r(i ? NULL : line, " \t\r", &rest);
-    if (!words[0]) continue;
+  for (uint64_t number = 1; (found = text_line_read(stream, line, sizeof line)) != TEXT_LINE_END; number++) {
+    char *words[WORDS + 1] = {NULL}, *rest = NULL;
     stress_step step;
-    const char *expected = read_step(words, &step);
+    const char *expected = NULL;
+    if (found == TEXT_LINE_UNREADABLE) {
+      snprintf(message, message_size, "%s cannot be read: %s", name, strerror(errno));
+      return false;
+    }
+    if (found == TEXT_LINE_READ) {
+      line[strcspn(line, "#")] = '\0';
+      for (int i = 0; i <= WORDS; i++) words[i] = strtok_r(i ? NULL : line, " \t\r", &rest);
+      if (!words[0]) continue;
+      expected = read_step(words, &step);
+    } else {
+      expected = text_line_expected(found);
+    }
     if (expected) {
       snprintf(message, message_size, "%s:%" PRIu64 ": expected %s", name, number, expected);
       return false;
@@ -276,8 +291,8 @@ bool stress_program_read(stress_program *program, FILE *stream, const char *name
       return false;
     }
   }
-  if (ferror(stream) || program->count == 0) {
-    snprintf(message, message_size, "%s: %s", name, ferror(stream) ? "cannot be read" : "holds no step");
+  if (program->count == 0) {
+    snprintf(message, message_size, "%s: holds no step", name);
     return false;
   }
   return true;

@@ -266,6 +266,9 @@ static const struct {
     {"x cuMemFly 1 2\n", ":1: expected x CALL K STATUS"},
     {"x cuMemMap 0 2\n", ":1: expected x CALL K STATUS"},
     {"y cuMemMap 0\n", ":1: expected y CALL STATUS"},
+    {"l 99999999999999999999\n", ":1: expected l BYTES or l unlimited"},
+    {"t t\n", ":1: expected the end of the line behind the step"},
+    {"a 0 4096 0\na 1 4096 0 0\n", ":2: expected the end of the line behind the step"},
     {"# nothing\n", "holds no step"},
 };
 
@@ -273,6 +276,17 @@ START_TEST(malformed_programs_are_refused) {
   char *path = write_test_file("program.txt", malformed[_i].program);
   program_run run = run_expecting(EXIT_STATUS_USAGE, "stress", "-q", "-p", "bfc", "--program", path);
   ck_assert_has(run.errors, malformed[_i].expected);
+  program_run_free(&run);
+  free(path);
+}
+END_TEST
+
+/* The program itself writes them: what was found, with a spec of any length. */
+START_TEST(long_comments_are_comments) {
+  char text[1200];
+  snprintf(text, sizeof text, "# %1000s q 1\na 0 4096 0\nf 0\n", "");
+  char *path = write_test_file("program.txt", text);
+  program_run run = run_expecting(EXIT_STATUS_DONE, "stress", "-q", "-p", "bfc", "--program", path);
   program_run_free(&run);
   free(path);
 }
@@ -344,8 +358,10 @@ START_TEST(says_what_does_not_go_together) {
       {{"stress", "trace"}, "'trace' is not expected here"},
       {{"stress", "-p", "bcf"}, "did you mean bfc?"},
       {{"stress", "--program", "no/such/file"}, "no/such/file cannot be read"},
+      {{"stress", "--program", "/dev/zero"}, "/dev/zero:1: expected a line without NUL bytes"},
       {{"stress", "--json", "-", "--csv", "-"}, "--json and --csv name the same file"},
       {{"faults", "--random", "0"}, "there is nothing to run"},
+      {{"faults", "--capacity", "2MiB"}, "at least 128MiB are needed"},
       {{"faults", "--part", "3/2"}, "expected K/N, such as 1/10"},
       {{"faults", "no/such/trace"}, "no/such/trace"},
       {{"faults", "edge", "--skip", "1000000"}, "has no events from --skip on"},
@@ -402,6 +418,7 @@ static Suite *stress_suite(void) {
   tcase_add_test(programs, programs_are_written_and_read);
   tcase_add_loop_test(programs, malformed_programs_are_refused, 0,
                       (int)(sizeof malformed / sizeof *malformed));
+  tcase_add_test(programs, long_comments_are_comments);
   tcase_add_test(programs, a_program_is_run_step_by_step);
   suite_add_tcase(suite, programs);
   TCase *usage = tcase_create("usage");
