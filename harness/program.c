@@ -1,6 +1,7 @@
 #include "harness/program.h"
 
 #include <argp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -126,6 +127,7 @@ exit_status program_main(int argc, char **argv) {
   if (argc < 1) argv = no_arguments;
   argv[0] = name;
   partial_file_watch_signals();
+  signal(SIGXFSZ, SIG_IGN); /* a file that may grow no more is a failed write, which is said */
   exit_status status = program_dispatch(commands, "A testbed for GPU memory allocators.", argc, argv);
   if (fflush(stdout) != 0 || ferror(stdout)) {
     program_complain("standard output could not be written");

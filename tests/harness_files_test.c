@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -191,6 +192,22 @@ START_TEST(a_signal_leaves_nothing_behind) {
 }
 END_TEST
 
+START_TEST(a_file_that_may_not_grow_is_no_result) {
+  char *path = test_path("limited.txt");
+  const struct rlimit limit = {4096, RLIM_INFINITY};
+  ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  program_run run = run_program("trace", "generate", "random", "-q", path, (const char *)NULL);
+  const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
+  setrlimit(RLIMIT_FSIZE, &none);
+  ck_assert_int_eq(run.status, EXIT_STATUS_USAGE);
+  ck_assert_has(run.errors, "limited.txt");
+  ck_assert_int_ne(access(path, F_OK), 0);
+  ck_assert_no_partial_files();
+  program_run_free(&run);
+  free(path);
+}
+END_TEST
+
 START_TEST(doctor_writes_as_others_do) {
   char *target = write_test_file("doctor_target.json", BEFORE), *link = test_path("doctor.json");
   struct stat about;
@@ -219,6 +236,7 @@ static Suite *files_suite(void) {
   tcase_add_test(outputs, an_output_has_its_name_when_it_is_whole);
   tcase_add_test(outputs, links_and_devices_stay);
   tcase_add_test(outputs, refused_outputs_change_nothing);
+  tcase_add_test(outputs, a_file_that_may_not_grow_is_no_result);
   tcase_add_test(outputs, doctor_writes_as_others_do);
   tcase_add_loop_test(outputs, a_signal_leaves_nothing_behind, 0,
                       (int)(sizeof interrupted / sizeof *interrupted));
