@@ -27,25 +27,30 @@ __attribute__((destructor)) static void close_at_exit(void) {
   }
 }
 
+/* Where policies are to lie. */
+typedef struct device_words {
+  bool simulated;
+  char profile[sizeof plugin.profile];
+  uint64_t capacity;
+} device_words;
+
 /* "sim[:PROFILE[:CAPACITY]]" or "cuda" */
-static vmm_status parse_device(const char *text, char *message, size_t message_size) {
-  plugin.simulated = false;
-  plugin.capacity = 0;
+static vmm_status parse_device(const char *text, device_words *parsed, char *message, size_t message_size) {
+  *parsed = (device_words){0};
   if (strcmp(text, "cuda") == 0) return VMM_SUCCESS;
   if (strncmp(text, "sim", 3) != 0 || (text[3] && text[3] != ':')) {
     snprintf(message, message_size, "device '%s': expected cuda or sim[:PROFILE[:CAPACITY]]", text);
     return VMM_INVALID_VALUE;
   }
-  plugin.simulated = true;
+  parsed->simulated = true;
   const char *profile = text[3] ? text + 4 : "h200";
   size_t length = strcspn(profile, ":");
-  if (length == 0 || length >= sizeof plugin.profile) {
+  if (length == 0 || length >= sizeof parsed->profile) {
     snprintf(message, message_size, "device '%s': expected the name of a profile after sim:", text);
     return VMM_INVALID_VALUE;
   }
-  memcpy(plugin.profile, profile, length);
-  plugin.profile[length] = '\0';
-  if (profile[length] && !policy_parse_size(profile + length + 1, &plugin.capacity)) {
+  memcpy(parsed->profile, profile, length);
+  if (profile[length] && !policy_parse_size(profile + length + 1, &parsed->capacity)) {
     snprintf(message, message_size, "device '%s': '%s' is no size", text, profile + length + 1);
     return VMM_INVALID_VALUE;
   }
@@ -58,26 +63,31 @@ static const char *or_environment(const char *given, const char *name, const cha
   return set && *set ? set : otherwise;
 }
 
-/* The state's lock is held. */
+/* The state's lock is held. A failure leaves what was configured. */
 static vmm_status configure(const char *policy_text, const char *device_text, char *message,
                             size_t message_size) {
-  plugin.configured = false;
+  policy_spec spec;
+  device_words device;
   policy_text = or_environment(policy_text, "LAKEBED_POLICY", "aliasheap");
   device_text = or_environment(device_text, "LAKEBED_TORCH_DEVICE", "cuda");
-  vmm_status status = policy_spec_parse(policy_text, &plugin.spec, message, message_size);
-  if (status == VMM_SUCCESS) status = parse_device(device_text, message, message_size);
+  vmm_status status = policy_spec_parse(policy_text, &spec, message, message_size);
+  if (status == VMM_SUCCESS) status = parse_device(device_text, &device, message, message_size);
   if (status != VMM_SUCCESS) return status;
-  const policy_class *class = plugin.spec.class;
+  const policy_class *class = spec.class;
   if (class->capabilities & POLICY_NEEDS_LIFETIMES) {
     snprintf(message, message_size, "policy %s must see the whole trace first: it cannot serve a live run",
              class->name);
     return VMM_NOT_SUPPORTED;
   }
-  if ((class->capabilities & POLICY_NO_MEMORY) && !plugin.simulated) {
+  if ((class->capabilities & POLICY_NO_MEMORY) && !device.simulated) {
     snprintf(message, message_size,
              "policy %s has no memory behind its addresses: it cannot serve a live run", class->name);
     return VMM_NOT_SUPPORTED;
   }
+  plugin.spec = spec;
+  plugin.simulated = device.simulated;
+  memcpy(plugin.profile, device.profile, sizeof plugin.profile);
+  plugin.capacity = device.capacity;
   plugin.configured = true;
   return VMM_SUCCESS;
 }

@@ -44,6 +44,8 @@ def use_serves_all_memory():
     assert lakebed.stats()["allocated_bytes"]["peak"] == 3 * MIB
     lakebed.reset_peak()
     assert lakebed.stats(torch.device("cuda:0"))["allocated_bytes"]["peak"] == 0
+    assert "expected the number of a device" in raises(ValueError, lakebed.stats, 2**32)
+    assert "expected the number of a device" in raises(ValueError, lakebed.stats, -1)
     lakebed.use("bfc:max_split_size_mb=64")
     assert "for as long as the process lives" in raises(RuntimeError, lakebed.use, "gmlake")
     assert "pools" in raises(RuntimeError, lakebed.mempool, "gmlake")
@@ -63,6 +65,12 @@ def torch_memory_functions_answer():
 def mistakes_are_told():
     assert "gmlake" in raises(ValueError, lakebed.use, "gmlaek")
     assert "oracle" not in raises(ValueError, lakebed.use, "bfc:nothing=1")
+    for fraction in (-0.1, 1.5, float("nan"), float("inf")):
+        assert "expected 0 to 1" in raises(ValueError, lakebed.use, "bfc", fraction=fraction)
+        assert "expected 0 to 1" in raises(ValueError, lakebed.use, "pytorch", fraction=fraction)
+    assert "NUL" in raises(ValueError, lakebed.use, "bfc\0gmlake")
+    assert "expected a text" in raises(TypeError, lakebed.use, 5)
+    assert lakebed.policy() == "pytorch"
     torch.cuda.init()
     assert "initialized" in raises(RuntimeError, lakebed.use, "bfc").replace("initialised", "initialized")
 
@@ -100,6 +108,11 @@ def a_recording_is_written():
         allocator = torch.cuda.memory.current
         allocator.free(allocator.malloc(1000, 0, None), 1000, 0, None)
     recording.stop()
+    with lakebed.record(os.fsencode(folder) + b"/\xff.lbt", torch.device("cuda:0")):
+        pass
+    assert b"\xff.lbt" in os.listdir(os.fsencode(folder))
+    assert "NUL" in raises(ValueError, lakebed.record, f"{folder}/a\0b")
+    assert "expected the number of a device" in raises(ValueError, lakebed.record, f"{folder}/a", 2**32)
     with open(f"{folder}/run3.lbt") as file:
         lines = [line for line in file.read().splitlines() if line[0] in "af"]
     assert len(lines) == 2 and " 1000 " in lines[0], lines

@@ -61,7 +61,14 @@ START_TEST(bad_configurations_are_refused_with_a_reason) {
                    VMM_INVALID_VALUE);
   ck_assert_int_eq(lakebed_torch_configure("null", "cuda", message, sizeof message), VMM_NOT_SUPPORTED);
   configure("bfc", "sim:h200:1GiB");
+  /* What fails leaves what was configured. */
+  ck_assert_int_eq(lakebed_torch_configure("gmlaek", "sim", message, sizeof message), VMM_INVALID_VALUE);
+  ck_assert_int_eq(lakebed_torch_configure("gmlake", "sim:h200:lots", message, sizeof message),
+                   VMM_INVALID_VALUE);
+  ck_assert_int_eq(lakebed_torch_configure("planned", "cuda", message, sizeof message), VMM_NOT_SUPPORTED);
   ck_assert_ptr_nonnull(lakebed_torch_malloc(1, 0, NULL));
+  ck_assert_ptr_null(lakebed_torch_malloc(1024 * MIB + 1, 0, NULL));
+  ck_assert_ptr_nonnull(strstr(lakebed_torch_failure(), "policy bfc"));
   ck_assert_int_eq(lakebed_torch_configure("gmlake", "sim", message, sizeof message), VMM_NOT_PERMITTED);
   ck_assert_ptr_nonnull(strstr(message, "bfc"));
 }

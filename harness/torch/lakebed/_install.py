@@ -19,7 +19,7 @@ def in_use():
 
 
 def _configure(spec, device):
-    encode = lambda text: None if text is None else text.encode()
+    encode = lambda text: None if text is None else _library.text(text)
     status, message = _library.call("configure", encode(spec), encode(device))
     if status != 0:
         raise ValueError(message)
@@ -35,11 +35,14 @@ def use(spec=None, device=None, fraction=None):
     device: None, or "sim:..." for tests without a GPU.
     fraction: the share of each device that its policy may hold, as set_per_process_memory_fraction sets it.
 
-    ValueError for a bad spec, RuntimeError when it is too late.
+    ValueError for a bad spec or fraction, RuntimeError when it is too late.
     """
     global _policy
     import torch
 
+    # The library would throw, through ctypes, which ends the process.
+    if fraction is not None and not 0 <= fraction <= 1:
+        raise ValueError(f"lakebed: fraction {fraction}: expected 0 to 1")
     if spec is None:
         spec = os.environ.get("LAKEBED_POLICY") or "aliasheap"
     if spec == "pytorch":

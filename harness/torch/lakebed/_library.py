@@ -45,6 +45,15 @@ def load():
     return _loaded
 
 
+def text(value):
+    """A text as C takes it."""
+    if not isinstance(value, str):
+        raise TypeError(f"lakebed: {value!r}: expected a text")
+    if "\0" in value:
+        raise ValueError(f"lakebed: {value!r}: expected a text without NUL characters")
+    return os.fsencode(value)
+
+
 def address(name):
     """The address of a function, for PyTorch's hooks."""
     return ctypes.cast(getattr(load(), "lakebed_torch_" + name), ctypes.c_void_p).value

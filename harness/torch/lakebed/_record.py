@@ -5,7 +5,7 @@ import os
 import pickle
 import sys
 
-from . import _library
+from . import _library, _report
 
 # PyTorch keeps so many events at most; one takes some 100 bytes of host memory.
 _MOST_EVENTS = 10_000_000
@@ -43,7 +43,7 @@ def record(path, device=None):
     """
     from . import _install
 
-    path = os.fspath(path).replace("{rank}", os.environ.get("RANK", "0"))
+    path = os.fsdecode(path).replace("{rank}", os.environ.get("RANK", "0"))
     recording = Recording(path)
     if _install.in_use():
         _record_policy(recording, device)
@@ -65,12 +65,14 @@ def _record_policy(recording, device):
 
     if device is None:
         device = torch.cuda.current_device() if torch.cuda.is_initialized() else -1
-    status, message = _library.call("record_begin", recording.path.encode(), int(device))
+    else:
+        device = _report._index(device)
+    status, message = _library.call("record_begin", _library.text(recording.path), device)
     if status != 0:
         raise OSError(message)
 
     def stop():
-        status, message = _library.call("record_end", int(device))
+        status, message = _library.call("record_end", device)
         if status != 0:
             raise OSError(message)
 

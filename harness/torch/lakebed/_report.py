@@ -25,6 +25,9 @@ def _index(device):
         device = device.index
     if device is None:
         return torch.cuda.current_device() if torch.cuda.is_initialized() else 0
+    # ctypes would take the lower bits of any other.
+    if not 0 <= int(device) < 2**31:
+        raise ValueError(f"lakebed: device {device}: expected the number of a device")
     return int(device)
 
 
