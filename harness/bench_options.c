@@ -210,16 +210,8 @@ const struct argp bench_options_argp = {option_table, parse_option, NULL, NULL, 
 exit_status bench_options_parse(int argc, char **argv, const struct argp *parser, void *input,
                                 bench_options *options, bool *done) {
   *done = false;
-  options->command = option_join_command(argc, argv);
-  if (!options->command) {
-    program_complain("no memory for the command line");
-    return EXIT_STATUS_CHECK_FAILED;
-  }
-  error_t failure = argp_parse(parser, argc, argv, 0, NULL, input);
-  if (failure != 0) {
-    program_complain("the command line cannot be read: %s", strerror(failure));
-    return EXIT_STATUS_USAGE;
-  }
+  exit_status status = option_read_command(parser, argc, argv, input, &options->command);
+  if (status != EXIT_STATUS_DONE) return status;
   *done = options->cases == NULL;
   return EXIT_STATUS_DONE;
 }

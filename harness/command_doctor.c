@@ -130,11 +130,8 @@ exit_status command_doctor(int argc, char **argv) {
       "wrongly or keeps memory, 4 when only the simulated one can be used.";
   const struct argp parser = {option_table, parse_option, NULL, documentation, NULL, NULL, NULL};
   doctor_options options = {0};
-  error_t failure = argp_parse(&parser, argc, argv, 0, NULL, &options);
-  if (failure != 0) {
-    program_complain("the command line cannot be read: %s", strerror(failure));
-    return EXIT_STATUS_USAGE;
-  }
+  exit_status status = option_read_command(&parser, argc, argv, &options, NULL);
+  if (status != EXIT_STATUS_DONE) return status;
   doctor self = {.json = json_pack("{s:[]}", "findings"),
                  .quiet = options.json_path && strcmp(options.json_path, "-") == 0};
   if (!self.json) {
@@ -144,7 +141,7 @@ exit_status command_doctor(int argc, char **argv) {
   examine_simulator(&self);
   doctor_device(&self, options.ordinal, options.probe_memory);
   examine_instruments(&self);
-  exit_status status = self.status;
+  status = self.status;
   if (!self.quiet) {
     puts(status == EXIT_STATUS_DONE           ? "\nThe real device can be used: --driver cuda."
          : status == EXIT_STATUS_CHECK_FAILED ? "\nThe real device does not do what it should."

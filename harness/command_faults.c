@@ -135,12 +135,8 @@ static exit_status parse(int argc, char **argv, faults_options *options) {
   const struct argp_child children[] = {{&device_choice_parser, 0, NULL, 0}, {0}};
   const struct argp parser = {option_table, parse_option, "[TRACE...]", documentation, children, NULL, NULL};
   char message[1024];
-  options->command = option_join_command(argc, argv);
-  error_t failure = options->command ? argp_parse(&parser, argc, argv, 0, NULL, options) : ENOMEM;
-  if (failure != 0) {
-    program_complain("the command line cannot be read: %s", strerror(failure));
-    return EXIT_STATUS_USAGE;
-  }
+  exit_status status = option_read_command(&parser, argc, argv, options, &options->command);
+  if (status != EXIT_STATUS_DONE) return status;
   if (options->device.capacity == 0) options->device.capacity = (uint64_t)CAPACITY_GIB << 30;
   if (options->specs.count == 0 &&
       !policy_specs_add_all(&options->specs, POLICY_NO_MEMORY | POLICY_NEEDS_LIFETIMES, message,

@@ -114,11 +114,8 @@ static exit_status parse(int argc, char **argv, oom_options *options) {
   *options = (oom_options){.device = {.driver = "sim", .profile = "h200"}};
   const struct argp parser = {option_table, parse_option, "[TRACE...]", documentation, NULL, NULL, NULL};
   char message[1024];
-  error_t failure = argp_parse(&parser, argc, argv, 0, NULL, options);
-  if (failure != 0) {
-    program_complain("the command line cannot be read: %s", strerror(failure));
-    return EXIT_STATUS_USAGE;
-  }
+  exit_status status = option_read_command(&parser, argc, argv, options, NULL);
+  if (status != EXIT_STATUS_DONE) return status;
   if (option_is_standard_output(options->json_path) && option_is_standard_output(options->csv_path)) {
     program_complain("only one of --json and --csv can go to standard output");
     return EXIT_STATUS_USAGE;

@@ -192,19 +192,15 @@ static exit_status prepare(int argc, char **argv, paper_settings *settings, char
   const struct argp parser = {option_table, parse_option, "[ITEM...]", documentation, NULL, NULL, NULL};
   char message[1024];
   const char *root = getenv("LAKEBED_ROOT");
-  *command = option_join_command(argc, argv);
   if (asprintf(bench, "%s/results/h200/vmm.csv", root && *root ? root : ".") < 0) *bench = NULL;
-  if (!*command || !*bench) {
+  if (!*bench) {
     program_complain("no memory for the command line");
     return EXIT_STATUS_CHECK_FAILED;
   }
-  settings->command = *command;
   settings->bench = *bench;
-  error_t failure = argp_parse(&parser, argc, argv, 0, NULL, settings);
-  if (failure != 0) {
-    program_complain("the command line cannot be read: %s", strerror(failure));
-    return EXIT_STATUS_USAGE;
-  }
+  exit_status status = option_read_command(&parser, argc, argv, settings, command);
+  if (status != EXIT_STATUS_DONE) return status;
+  settings->command = *command;
   for (int i = 0; i < PAPER_ITEMS; i++) settings->wanted[i] |= settings->all;
   if (settings->specs.count == 0 &&
       !policy_specs_add_all(&settings->specs, POLICY_NO_MEMORY, message, sizeof message)) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "harness/option_values.h"
 #include "harness/program.h"
 #include "harness/table.h"
 #include "harness/units.h"
@@ -217,11 +218,8 @@ exit_status command_policies(int argc, char **argv) {
                               NULL,
                               NULL,
                               NULL};
-  error_t failure = argp_parse(&parser, argc, argv, 0, NULL, &options);
-  if (failure != 0) {
-    program_complain("the command line cannot be read: %s", strerror(failure));
-    return EXIT_STATUS_USAGE;
-  }
+  exit_status status = option_read_command(&parser, argc, argv, &options, NULL);
+  if (status != EXIT_STATUS_DONE) return status;
   const policy_class *only = NULL;
   policy_spec spec = {0};
   if (options.name) {

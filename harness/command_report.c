@@ -158,12 +158,8 @@ static exit_status make_page(const report_options *options) {
 exit_status command_report(int argc, char **argv) {
   report_options options = {.title = "Lakebed report"};
   const struct argp parser = {option_table, parse_option, "RESULTS...", documentation, NULL, NULL, NULL};
-  error_t failure = argp_parse(&parser, argc, argv, 0, NULL, &options);
-  exit_status status = EXIT_STATUS_USAGE;
-  if (failure != 0)
-    program_complain("the command line cannot be read: %s", strerror(failure));
-  else
-    status = make_page(&options);
+  exit_status status = option_read_command(&parser, argc, argv, &options, NULL);
+  if (status == EXIT_STATUS_DONE) status = make_page(&options);
   for (size_t i = 0; i < options.count; i++) free(options.inputs[i]);
   free(options.inputs);
   return status;

@@ -238,11 +238,8 @@ static exit_status parse(int argc, char **argv, stress_options *options) {
                               .check_every = 64};
   const struct argp_child children[] = {{&device_choice_parser, 0, NULL, GROUP_DEVICE}, {0}};
   const struct argp parser = {option_table, parse_option, NULL, documentation, children, NULL, NULL};
-  options->command = option_join_command(argc, argv);
-  error_t failure = options->command ? argp_parse(&parser, argc, argv, 0, NULL, options) : ENOMEM;
-  if (failure == 0) return complete(options);
-  program_complain("the command line cannot be read: %s", strerror(failure));
-  return EXIT_STATUS_USAGE;
+  exit_status status = option_read_command(&parser, argc, argv, options, &options->command);
+  return status == EXIT_STATUS_DONE ? complete(options) : status;
 }
 
 /* ---- running ---- */

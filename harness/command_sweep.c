@@ -182,17 +182,14 @@ static exit_status act(const sweep_options *options, const char *folder) {
 exit_status command_sweep(int argc, char **argv) {
   sweep_options options = {0};
   const struct argp parser = {option_table, parse_option, "GRID", documentation, NULL, NULL, NULL};
-  error_t failure = argp_parse(&parser, argc, argv, 0, NULL, &options);
-  if (failure != 0) {
-    program_complain("the command line cannot be read: %s", strerror(failure));
-    return EXIT_STATUS_USAGE;
-  }
+  exit_status status = option_read_command(&parser, argc, argv, &options, NULL);
+  if (status != EXIT_STATUS_DONE) return status;
   char *folder = options.folder ? strdup(options.folder) : default_folder(options.grid);
   if (!folder) {
     program_complain("no memory for the sweep");
     return EXIT_STATUS_CHECK_FAILED;
   }
-  exit_status status = act(&options, folder);
+  status = act(&options, folder);
   free(folder);
   return status;
 }

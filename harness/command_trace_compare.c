@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "harness/device.h"
 #include "harness/option_values.h"
@@ -289,14 +288,8 @@ exit_status command_trace_compare(int argc, char **argv) {
       children,
       NULL,
       NULL};
-  options.command = option_join_command(argc, argv);
-  error_t failure = argp_parse(&parser, argc, argv, 0, NULL, &options);
-  exit_status status = EXIT_STATUS_USAGE;
-  if (failure == 0) {
-    status = compare(&options);
-  } else {
-    program_complain("the command line cannot be read: %s", strerror(failure));
-  }
+  exit_status status = option_read_command(&parser, argc, argv, &options, &options.command);
+  if (status == EXIT_STATUS_DONE) status = compare(&options);
   trace_list_free(&options.traces);
   policy_specs_free(&options.specs);
   free(options.command);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "harness/option_values.h"
 #include "harness/program.h"
 #include "harness/progress.h"
 #include "harness/replay_output.h"
@@ -142,13 +143,8 @@ exit_status command_trace_convert(int argc, char **argv) {
       children,
       NULL,
       NULL};
-  error_t failure = argp_parse(&parser, argc, argv, 0, NULL, &options);
-  if (failure != 0) {
-    program_complain("the command line cannot be read: %s", strerror(failure));
-    trace_list_free(&options.input);
-    return EXIT_STATUS_USAGE;
-  }
-  exit_status status = convert(&options);
+  exit_status status = option_read_command(&parser, argc, argv, &options, NULL);
+  if (status == EXIT_STATUS_DONE) status = convert(&options);
   trace_list_free(&options.input);
   return status;
 }

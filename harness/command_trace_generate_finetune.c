@@ -1,9 +1,6 @@
 /* lakebed trace generate finetune: the event stream of fine-tuning a language model. */
-#include <string.h>
-
 #include "harness/command_trace_generate.h"
 #include "harness/option_values.h"
-#include "harness/program.h"
 
 enum { OPTION_PRECISION = 0x200, OPTION_LORA_RANK, OPTION_PLATFORM, OPTION_SEED };
 
@@ -100,11 +97,8 @@ exit_status command_trace_generate_finetune(int argc, char **argv) {
                               children,
                               NULL,
                               NULL};
-  error_t failure = argp_parse(&parser, argc, argv, 0, NULL, &options);
-  if (failure != 0) {
-    program_complain("the command line cannot be read: %s", strerror(failure));
-    return EXIT_STATUS_USAGE;
-  }
+  exit_status status = option_read_command(&parser, argc, argv, &options, NULL);
+  if (status != EXIT_STATUS_DONE) return status;
   if (!generate_model_load(&options.model, &options.finetune.model)) return EXIT_STATUS_USAGE;
   return generate_run(&options.target, call_generator, &options.finetune);
 }

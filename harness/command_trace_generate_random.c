@@ -1,9 +1,6 @@
 /* lakebed trace generate random: random sizes and lifetimes. */
-#include <string.h>
-
 #include "harness/command_trace_generate.h"
 #include "harness/option_values.h"
-#include "harness/program.h"
 
 enum {
   OPTION_DISTRIBUTION = 0x200,
@@ -86,10 +83,7 @@ exit_status command_trace_generate_random(int argc, char **argv) {
                               children,
                               NULL,
                               NULL};
-  error_t failure = argp_parse(&parser, argc, argv, 0, NULL, &options);
-  if (failure != 0) {
-    program_complain("the command line cannot be read: %s", strerror(failure));
-    return EXIT_STATUS_USAGE;
-  }
+  exit_status status = option_read_command(&parser, argc, argv, &options, NULL);
+  if (status != EXIT_STATUS_DONE) return status;
   return generate_run(&options.target, call_generator, &options.random);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/option_values.h"
 #include "harness/program.h"
 #include "harness/progress.h"
 #include "harness/replay_output.h"
@@ -270,13 +271,8 @@ exit_status command_trace_info(int argc, char **argv) {
   const struct argp parser = {
       option_table, parse_option, "TRACE...", "Says what traces hold: events, streams, peaks and sizes.",
       children,     NULL,         NULL};
-  error_t failure = argp_parse(&parser, argc, argv, 0, NULL, &options);
-  exit_status status = EXIT_STATUS_USAGE;
-  if (failure == 0) {
-    status = inform(&options);
-  } else {
-    program_complain("the command line cannot be read: %s", strerror(failure));
-  }
+  exit_status status = option_read_command(&parser, argc, argv, &options, NULL);
+  if (status == EXIT_STATUS_DONE) status = inform(&options);
   trace_list_free(&options.traces);
   return status;
 }

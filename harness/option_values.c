@@ -58,7 +58,7 @@ void option_parse_share(struct argp_state *state, const char *option, const char
     argp_error(state, "--%s=%s: expected " OPTION_SHARE, option, text);
 }
 
-char *option_join_command(int argc, char **argv) {
+static char *join_command(int argc, char **argv) {
   size_t size = 1;
   for (int i = 0; i < argc; i++) size += strlen(argv[i]) + 1;
   char *text = malloc(size);
@@ -70,6 +70,18 @@ char *option_join_command(int argc, char **argv) {
     end = stpcpy(end, argv[i]);
   }
   return text;
+}
+
+exit_status option_read_command(const struct argp *parser, int argc, char **argv, void *input,
+                                char **command) {
+  if (command && !(*command = join_command(argc, argv))) {
+    program_complain("no memory for the command line");
+    return EXIT_STATUS_CHECK_FAILED;
+  }
+  error_t failure = argp_parse(parser, argc, argv, 0, NULL, input);
+  if (failure == 0) return EXIT_STATUS_DONE;
+  program_complain("the command line cannot be read: %s", strerror(failure));
+  return EXIT_STATUS_USAGE;
 }
 
 void option_date(char text[OPTION_DATE_TEXT]) {

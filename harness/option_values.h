@@ -9,6 +9,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "harness/exit_status.h"
+
 /* --option=text: "80GiB", "512MiB" or a number of bytes, more than 0. */
 uint64_t option_parse_size(struct argp_state *state, const char *option, const char *text);
 /* --option=text: a whole number from least to most. */
@@ -25,8 +27,11 @@ bool option_read_share(const char *text, uint64_t *bytes, double *fraction);
 void option_parse_share(struct argp_state *state, const char *option, const char *text, uint64_t *bytes,
                         double *fraction);
 
-/* The command line as one line, to be freed. NULL: no memory. */
-char *option_join_command(int argc, char **argv);
+/* Reads the command line with the parser into input. *command, unless command is NULL, gets it as one line,
+ * to be freed by the caller in any case. Ends the program where the usage is wrong, as argp does; where it
+ * cannot be read for another reason, says why and returns that status. */
+exit_status option_read_command(const struct argp *parser, int argc, char **argv, void *input,
+                                char **command);
 
 enum { OPTION_DATE_TEXT = 32 };
 /* "2025-01-31T12:00:00Z": now. */

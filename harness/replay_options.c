@@ -234,16 +234,8 @@ exit_status replay_options_parse(int argc, char **argv, replay_options *options)
                                         {&instrument_options_parser, 0, NULL, GROUP_OUTPUT + 1},
                                         {0}};
   const struct argp parser = {option_table, parse_option, "[TRACE...]", documentation, children, NULL, NULL};
-  options->command = option_join_command(argc, argv);
-  if (!options->command) {
-    program_complain("no memory for the command line");
-    return EXIT_STATUS_CHECK_FAILED;
-  }
-  error_t failure = argp_parse(&parser, argc, argv, 0, NULL, options);
-  if (failure != 0) {
-    program_complain("the command line cannot be read: %s", strerror(failure));
-    return EXIT_STATUS_USAGE;
-  }
+  exit_status status = option_read_command(&parser, argc, argv, options, &options->command);
+  if (status != EXIT_STATUS_DONE) return status;
   if (option_is_standard_output(options->json_path) + option_is_standard_output(options->csv_path) +
           option_is_standard_output(options->timeline_path) +
           option_is_standard_output(options->iterations_path) +
