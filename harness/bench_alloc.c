@@ -11,6 +11,7 @@
 #include "harness/table.h"
 #include "harness/units.h"
 #include "policies/policy.h"
+#include "workloads/random_numbers.h"
 
 enum option_key {
   OPTION_POLICY = 'p',
@@ -57,7 +58,7 @@ typedef struct steady_state {
   uint64_t size, count;
   vmm_address *blocks;
   uint64_t live; /* blocks[0 .. live) */
-  uint64_t random;
+  trace_random random;
   operation_samples alloc, free;
   char message[BENCH_MESSAGE];
 } steady_state;
@@ -172,17 +173,9 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
   }
 }
 
-/* Splitmix64: equal seeds give equal runs everywhere. */
-static uint64_t next_random(steady_state *self) {
-  uint64_t mixed = self->random += UINT64_C(0x9E3779B97F4A7C15);
-  mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-  mixed = (mixed ^ (mixed >> 27)) * UINT64_C(0x94D049BB133111EB);
-  return mixed ^ (mixed >> 31);
-}
-
 static uint64_t next_size(steady_state *self) {
   if (self->bench->sizes == SIZES_EQUAL || self->size < 2) return self->size;
-  return self->size - next_random(self) % (self->size / 2);
+  return self->size - trace_random_below(&self->random, self->size / 2);
 }
 
 /* The two clocks around one operation. */
@@ -213,7 +206,7 @@ static vmm_status allocate(steady_state *self, bool counts) {
 }
 
 static vmm_status release(steady_state *self, bool counts) {
-  const uint64_t chosen = next_random(self) % self->live;
+  const uint64_t chosen = trace_random_below(&self->random, self->live);
   const vmm_address address = self->blocks[chosen];
   const stopwatch started = start(self);
   vmm_status status = policy_free(self->policy, address);
@@ -323,7 +316,8 @@ static exit_status complain(steady_state *self, const policy_spec *spec, vmm_sta
 }
 
 static exit_status measure(bench_alloc *bench, const policy_spec *spec, uint64_t size, uint64_t live) {
-  steady_state self = {.bench = bench, .size = size, .count = live, .random = bench->seed};
+  steady_state self = {
+      .bench = bench, .size = size, .count = live, .random = trace_random_begin(bench->seed)};
   vmm_error_clear(bench->session.driver);
   self.blocks = calloc(live, sizeof *self.blocks);
   vmm_status status = self.blocks ? policy_create(spec, bench->session.driver, UINT64_MAX, &self.policy,

@@ -8,6 +8,7 @@
 
 #include "harness/exit_status.h"
 #include "workloads/generate.h"
+#include "workloads/trace_writer.h"
 
 /* Where a generated trace goes. Begins as {0}. */
 typedef struct generate_target {

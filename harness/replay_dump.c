@@ -4,7 +4,8 @@
 
 #include "harness/replay_internal.h"
 
-bool replay_dump_now(replay *run, uint64_t wanted) {
+/* Maps all memory. wanted: bytes of a request that found none; 0: there is none. */
+static bool dump(replay *run, uint64_t wanted) {
   replay_result *result = run->result;
   const memory_map moment = {.lap = run->lap,
                              .event = result->events - run->lap_first,
@@ -17,12 +18,12 @@ bool replay_dump_now(replay *run, uint64_t wanted) {
 
 bool replay_dump_failure(replay *run, uint64_t wanted) {
   if (run->settings->dump.moment != REPLAY_DUMP_OOM || run->result->map) return true;
-  return replay_dump_now(run, wanted);
+  return dump(run, wanted);
 }
 
 bool replay_dump_live(replay *run, uint64_t live_bytes) {
   if (live_bytes < run->stop_at_live) return true;
-  if (replay_dump_now(run, 0)) run->result->map->live_bytes = live_bytes;
+  if (dump(run, 0)) run->result->map->live_bytes = live_bytes;
   run->result->stopped = true;
   return false;
 }
@@ -30,7 +31,7 @@ bool replay_dump_live(replay *run, uint64_t live_bytes) {
 bool replay_dump_event(replay *run) {
   const replay_dump *wanted = &run->settings->dump;
   if (wanted->moment != REPLAY_DUMP_EVENT || run->result->events != wanted->event + 1) return true;
-  if (!replay_dump_now(run, 0)) return false;
+  if (!dump(run, 0)) return false;
   run->result->map->event--;
   run->result->map->number--;
   return true;

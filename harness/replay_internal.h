@@ -50,8 +50,6 @@ bool replay_fail_no_memory(replay *run);
 /* A driver call or the policy failed where it must not. */
 bool replay_fail_call(replay *run, const trace_event *event, const char *verb, vmm_status status);
 
-/* Maps all memory. wanted: bytes of a request that found none; 0: there is none. */
-bool replay_dump_now(replay *run, uint64_t wanted);
 /* If this is the moment: a request found no memory; live memory is so much now, which ends the run. */
 bool replay_dump_failure(replay *run, uint64_t wanted);
 bool replay_dump_live(replay *run, uint64_t live_bytes);

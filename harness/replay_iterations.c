@@ -114,7 +114,8 @@ bool replay_iterations_lap_end(replay *run) {
 
 /* ---- what they say ---- */
 
-unsigned replay_iteration_operation(const replay_iteration *iteration, const char *name) {
+/* POOL_OPERATION_LIMIT: there is none. */
+static unsigned operation_named(const replay_iteration *iteration, const char *name) {
   for (unsigned i = 0; i < POOL_OPERATION_LIMIT; i++) {
     if (iteration->operations[i].name && strcmp(iteration->operations[i].name, name) == 0) return i;
   }
@@ -124,7 +125,7 @@ unsigned replay_iteration_operation(const replay_iteration *iteration, const cha
 bool replay_iteration_is_exact(const replay_iteration *iteration) {
   static const char *const others[] = {"S2", "S3", "S4", "S5"};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-    unsigned operation = replay_iteration_operation(iteration, others[i]);
+    unsigned operation = operation_named(iteration, others[i]);
     if (operation < POOL_OPERATION_LIMIT && iteration->operations[operation].count > 0) return false;
   }
   return true;
@@ -132,7 +133,7 @@ bool replay_iteration_is_exact(const replay_iteration *iteration) {
 
 void replay_iterations_settle(replay_iterations *iterations) {
   if (iterations->count > 0)
-    iterations->states = replay_iteration_operation(&iterations->items[0], "S1") < POOL_OPERATION_LIMIT;
+    iterations->states = operation_named(&iterations->items[0], "S1") < POOL_OPERATION_LIMIT;
   size_t from = iterations->count;
   while (from > 0 && replay_iteration_is_exact(&iterations->items[from - 1])) from--;
   iterations->exact_from = from;

@@ -35,8 +35,6 @@ typedef struct replay_iterations {
 
 /* Was there a state besides S1? */
 bool replay_iteration_is_exact(const replay_iteration *iteration);
-/* The number of an operation by name; POOL_OPERATION_LIMIT: there is none. */
-unsigned replay_iteration_operation(const replay_iteration *iteration, const char *name);
 /* Finds states, exact_from and quiet_from. O(iterations). */
 void replay_iterations_settle(replay_iterations *iterations);
 

@@ -8,6 +8,7 @@
 #include "harness/text_line.h"
 #include "pools/heap.h"
 #include "vmm/driver.h"
+#include "workloads/random_numbers.h"
 
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
@@ -51,18 +52,11 @@ void stress_program_free(stress_program *program) {
 
 /* ---- random ones ---- */
 
-uint64_t stress_random(uint64_t *state) {
-  uint64_t value = *state += UINT64_C(0x9E3779B97F4A7C15);
-  value = (value ^ value >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-  value = (value ^ value >> 27) * UINT64_C(0x94D049BB133111EB);
-  return value ^ value >> 31;
-}
-
 /* The maker of a program believes that every request is served. */
 typedef struct maker {
   stress_program *program;
   const stress_mix *mix;
-  uint64_t random;
+  trace_random random;
   uint64_t sizes[SIZES]; /* asked for again and again */
   struct {
     uint32_t id;
@@ -72,7 +66,7 @@ typedef struct maker {
   uint64_t live_bytes;
 } maker;
 
-static uint64_t below(maker *self, uint64_t bound) { return stress_random(&self->random) % bound; }
+static uint64_t below(maker *self, uint64_t bound) { return trace_random_below(&self->random, bound); }
 
 static uint64_t smaller(uint64_t left, uint64_t right) { return left < right ? left : right; }
 
@@ -148,7 +142,7 @@ static bool make_step(maker *self, uint64_t number) {
 }
 
 bool stress_program_generate(stress_program *program, uint64_t seed, const stress_mix *mix) {
-  maker self = {.program = program, .mix = mix, .random = seed};
+  maker self = {.program = program, .mix = mix, .random = trace_random_begin(seed)};
   program->count = 0;
   program->ids = 0;
   self.live = calloc(mix->live, sizeof *self.live);

@@ -83,7 +83,4 @@ bool stress_program_read(stress_program *program, FILE *stream, const char *name
                          size_t message_size);
 void stress_program_write(const stress_program *program, FILE *stream);
 
-/* SplitMix64, as published by Steele, Lea and Flood (2014). */
-uint64_t stress_random(uint64_t *state);
-
 #endif

@@ -48,7 +48,8 @@ static vmm_status find_lower_bound(plan *made) {
   return VMM_SUCCESS;
 }
 
-vmm_status plan_prepare(const policy_lifetimes *requests, uint64_t quantum, plan *made) {
+/* Blocks without offsets, sections, the lower bound. */
+static vmm_status prepare(const policy_lifetimes *requests, uint64_t quantum, plan *made) {
   const uint64_t count = requests->count;
   memset(made, 0, sizeof *made);
   if (count > INT32_MAX) return VMM_INVALID_VALUE;
@@ -224,7 +225,7 @@ static vmm_status try_orders(planner *self, ranked *ranks, ranked *best) {
 
 /* ---- improvement ---- */
 
-static double random_share(uint64_t *state) {
+double plan_random(uint64_t *state) {
   *state ^= *state << 13;
   *state ^= *state >> 7;
   *state ^= *state << 17;
@@ -243,8 +244,8 @@ static vmm_status improve(planner *self, ranked *ranks, ranked *best, uint64_t u
     for (uint32_t i = 0; i < made->count; i++) {
       const plan_block *block = &made->blocks[ranks[i].block];
       const uint64_t end = self->offsets[ranks[i].block] + block->size;
-      double share = 0.02 * random_share(&random);
-      if (end > self->target) share = 0.3 + 0.7 * random_share(&random);
+      double share = 0.02 * plan_random(&random);
+      if (end > self->target) share = 0.3 + 0.7 * plan_random(&random);
       ranks[i].first = block->optional ? (double)made->count : i * (1 - share);
       ranks[i].second = 0;
     }
@@ -280,7 +281,7 @@ static vmm_status find_offsets(planner *self, ranked *ranks, ranked *best) {
 }
 
 vmm_status plan_make(const policy_lifetimes *requests, const plan_settings *settings, plan *made) {
-  vmm_status status = plan_prepare(requests, settings->quantum, made);
+  vmm_status status = prepare(requests, settings->quantum, made);
   if (status != VMM_SUCCESS || made->count == 0) return status;
   planner self = {.settings = settings, .made = made};
   self.target = round_up(made->lower_bound, settings->precision);

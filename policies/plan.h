@@ -55,7 +55,7 @@ typedef struct plan {
 vmm_status plan_make(const policy_lifetimes *requests, const plan_settings *settings, plan *made);
 void plan_free(plan *made);
 
-/* The first steps of plan_make: blocks without offsets, sections, the lower bound. */
-vmm_status plan_prepare(const policy_lifetimes *requests, uint64_t quantum, plan *made);
+/* From 0 to below 1, for choices of a plan: xorshift (Marsaglia, 2003). *state is not 0. */
+double plan_random(uint64_t *state);
 
 #endif

@@ -43,14 +43,6 @@ typedef struct search {
   bool failed; /* the host has no memory */
 } search;
 
-/* From 0 to below 1: xorshift (Marsaglia, 2003). */
-static double random_share(search *self) {
-  self->random ^= self->random << 13;
-  self->random ^= self->random >> 7;
-  self->random ^= self->random << 17;
-  return (double)(self->random >> 11) / 9007199254740992.0;
-}
-
 /* Room for count more entries; moves the stack. */
 static bool push(search *self, size_t count) {
   if (self->stack_size + count > self->stack_capacity) {
@@ -355,9 +347,10 @@ static int compare_preferred(const void *left, const void *right) {
  * of them; more or less shuffled. */
 static void prefer(search *self, preferred *order, const uint64_t *live) {
   enum { BY_SIZE, BY_LIFE, BY_AREA, BY_CROWD, BY_ALL = 8, LEARNED = 24 };
-  const int by = (int)(random_share(self) * LEARNED);
-  double size = random_share(self), life = random_share(self), most = random_share(self);
-  const double noise = random_share(self) * random_share(self) * (by < BY_ALL ? 2 : 2.0 / 3);
+  const int by = (int)(plan_random(&self->random) * LEARNED);
+  double size = plan_random(&self->random), life = plan_random(&self->random),
+         most = plan_random(&self->random);
+  const double noise = plan_random(&self->random) * plan_random(&self->random) * (by < BY_ALL ? 2 : 2.0 / 3);
   if (by <= BY_CROWD) {
     size = by == BY_SIZE || by == BY_AREA;
     life = by == BY_LIFE || by == BY_AREA;
@@ -369,7 +362,7 @@ static void prefer(search *self, preferred *order, const uint64_t *live) {
     if (by < BY_ALL)
       worth = size * log((double)block->size) + life * log(block->end - block->begin) +
               4 * most * log((double)crowd(block, live));
-    order[i] = (preferred){worth + noise * random_share(self), i};
+    order[i] = (preferred){worth + noise * plan_random(&self->random), i};
     self->failures[i] *= forgetting;
   }
   qsort(order, self->made->count, sizeof *order, compare_preferred);
@@ -378,11 +371,12 @@ static void prefer(search *self, preferred *order, const uint64_t *live) {
 /* One attempt from scratch. */
 static bool attempt(search *self, uint64_t steps, preferred *order, const uint64_t *live) {
   const size_t count = self->made->count;
-  const double slope = random_share(self);
+  const double slope = plan_random(&self->random);
   self->stack_size = 0;
   self->until = self->steps + steps;
-  self->region = (region)(random_share(self) * REGIONS);
-  self->slope = random_share(self) < 0.4 ? 0 : slope * slope * slope * (double)self->limit / (double)count;
+  self->region = (region)(plan_random(&self->random) * REGIONS);
+  self->slope =
+      plan_random(&self->random) < 0.4 ? 0 : slope * slope * slope * (double)self->limit / (double)count;
   prefer(self, order, live);
   if (!push(self, count)) return false;
   for (uint32_t i = 0; i < count; i++) self->stack[i] = (pending){.block = order[i].block, .rank = i};

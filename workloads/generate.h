@@ -18,7 +18,6 @@
 #include <stdint.h>
 
 #include "workloads/trace.h"
-#include "workloads/trace_writer.h"
 
 /* Takes the events. recorded_stream is what trace_writer_add wants; event->stream is the dense index, the
  * same number here. Returns TRACE_OK, or a failure with error filled, which ends the generation. */
@@ -26,9 +25,6 @@ typedef struct generate_sink {
   trace_status (*add)(void *context, const trace_event *event, uint64_t recorded_stream, trace_error *error);
   void *context;
 } generate_sink;
-
-/* A sink that writes into an open trace_writer, which stays the caller's. */
-generate_sink generate_writer_sink(trace_writer *writer);
 
 /* How a decoder block is wired. */
 typedef enum generate_family {

@@ -4,13 +4,6 @@
 #include "workloads/generate_sequence.h"
 #include "workloads/transformer.h"
 
-static trace_status add_to_writer(void *context, const trace_event *event, uint64_t recorded_stream,
-                                  trace_error *error) {
-  return trace_writer_add(context, event, recorded_stream, error);
-}
-
-generate_sink generate_writer_sink(trace_writer *writer) { return (generate_sink){add_to_writer, writer}; }
-
 void generate_finetune_defaults(generate_finetune_options *options) {
   *options =
       (generate_finetune_options){.model = *generate_model_find("opt-1.3b"),
@@ -93,7 +86,7 @@ static void end_backward(eager *machine, void *context, uint32_t index) {
 static void train(transformer *model, sharding *shards) {
   eager *machine = model->machine;
   const generate_finetune_options *options = model->options;
-  generate_random_state random = generate_random_begin(options->seed);
+  trace_random random = trace_random_begin(options->seed);
   eager_tensor ids = {0}, mask = {0};
   shards->operations->begin(shards);
   for (uint32_t i = 0; i < options->iterations && !eager_failed(machine); i++) {

@@ -65,27 +65,27 @@ static trace_status check(const generate_random_options *options, trace_error *e
   return problem ? trace_fail(error, TRACE_MALFORMED, "trace generate", "%s", problem) : TRACE_OK;
 }
 
-static uint64_t draw_size(const generate_random_options *options, generate_random_state *random) {
+static uint64_t draw_size(const generate_random_options *options, trace_random *random) {
   switch (options->distribution) {
     case GENERATE_UNIFORM:
-      return options->low + generate_random_below(random, options->high - options->low + 1);
+      return options->low + trace_random_below(random, options->high - options->low + 1);
     case GENERATE_POWERS: {
       unsigned least = options->low > 1 ? floor_log2(options->low - 1) + 1 : 0;
-      return UINT64_C(1) << (least + generate_random_below(random, floor_log2(options->high) - least + 1));
+      return UINT64_C(1) << (least + trace_random_below(random, floor_log2(options->high) - least + 1));
     }
     default: {
       double low = log2((double)options->low), high = log2((double)options->high + 1);
-      uint64_t size = (uint64_t)exp2(low + (high - low) * generate_random_unit(random));
+      uint64_t size = (uint64_t)exp2(low + (high - low) * trace_random_unit(random));
       return size < options->low ? options->low : size > options->high ? options->high : size;
     }
   }
 }
 
 static void free_one(eager *machine, held_list *list, const generate_random_options *options,
-                     generate_random_state *random, uint64_t *live) {
+                     trace_random *random, uint64_t *live) {
   size_t victim = list->begin;
   if (options->victim == GENERATE_NEWEST) victim = list->end - 1;
-  if (options->victim == GENERATE_ANY) victim += generate_random_below(random, list->end - list->begin);
+  if (options->victim == GENERATE_ANY) victim += trace_random_below(random, list->end - list->begin);
   *live -= list->items[victim].bytes;
   eager_release(machine, list->items[victim].storage);
   if (options->victim == GENERATE_OLDEST)
@@ -116,14 +116,14 @@ trace_status generate_random(const generate_random_options *options, generate_si
   if (status != TRACE_OK) return status;
   eager *machine = eager_create(sink, 1);
   if (!machine) return trace_fail_memory(error, "trace generate");
-  generate_random_state random = generate_random_begin(options->seed);
+  trace_random random = trace_random_begin(options->seed);
   held_list list = {0};
   uint64_t live = 0;
   for (uint64_t i = 0; i < options->allocations && !eager_failed(machine); i++) {
     uint64_t size = draw_size(options, &random), bytes = rounded(size);
     while (live + bytes > options->live_bytes && !eager_failed(machine))
       free_one(machine, &list, options, &random, &live);
-    uint32_t stream = (uint32_t)generate_random_below(&random, options->streams);
+    uint32_t stream = (uint32_t)trace_random_below(&random, options->streams);
     uint32_t storage = eager_allocate_on(machine, size, stream);
     live += bytes;
     if (append(&list, (held){storage, bytes})) continue;

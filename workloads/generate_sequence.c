@@ -4,50 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-generate_random_state generate_random_begin(uint64_t seed) { return (generate_random_state){seed}; }
-
-uint64_t generate_random_next(generate_random_state *random) {
-  uint64_t mixed = random->state += UINT64_C(0x9e3779b97f4a7c15);
-  mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-  mixed = (mixed ^ (mixed >> 27)) * UINT64_C(0x94d049bb133111eb);
-  return mixed ^ (mixed >> 31);
-}
-
-uint64_t generate_random_below(generate_random_state *random, uint64_t below) {
-  uint64_t unfair = (0 - below) % below; /* so many of the lowest numbers have one chance more */
-  uint64_t number;
-  do {
-    number = generate_random_next(random);
-  } while (number < unfair);
-  return number % below;
-}
-
-double generate_random_unit(generate_random_state *random) {
-  return (double)(generate_random_next(random) >> 11) * 0x1p-53;
-}
-
-/* The sum of twelve: additions alone, so that every C library agrees on the last bit. */
-double generate_random_normal(generate_random_state *random) {
-  double sum = -6;
-  for (unsigned i = 0; i < 12; i++) sum += generate_random_unit(random);
-  return sum;
-}
-
 static uint32_t clamp(const generate_sequence *sequence, double length) {
   if (!(length >= sequence->low)) return sequence->low;
   return length >= sequence->high ? sequence->high : (uint32_t)length;
 }
 
 uint32_t generate_sequence_draw(const generate_sequence *sequence, uint32_t iteration, uint32_t batch,
-                                generate_random_state *random) {
+                                trace_random *random) {
   switch (sequence->kind) {
     case GENERATE_SEQUENCE_UNIFORM:
       return sequence->low +
-             (uint32_t)generate_random_below(random, (uint64_t)sequence->high - sequence->low + 1);
+             (uint32_t)trace_random_below(random, (uint64_t)sequence->high - sequence->low + 1);
     case GENERATE_SEQUENCE_LOGNORMAL: {
-      double longest = generate_random_normal(random);
+      double longest = trace_random_normal(random);
       for (uint32_t i = 1; i < batch; i++) {
-        double drawn = generate_random_normal(random);
+        double drawn = trace_random_normal(random);
         if (drawn > longest) longest = drawn;
       }
       return clamp(sequence, exp(sequence->mean + sequence->deviation * longest));

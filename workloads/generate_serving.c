@@ -109,7 +109,7 @@ static void finish(server *self, uint32_t index) {
   self->running[index] = last;
 }
 
-static void admit(server *self, generate_random_state *random) {
+static void admit(server *self, trace_random *random) {
   request *about = &self->running[self->count++];
   uint32_t prompt = generate_sequence_draw(&self->options->prompt, 0, 1, random);
   about->left = generate_sequence_draw(&self->options->output, 0, 1, random);
@@ -119,10 +119,10 @@ static void admit(server *self, generate_random_state *random) {
 }
 
 static void serve(server *self, bool *grow) {
-  generate_random_state random = generate_random_begin(self->options->seed);
+  trace_random random = trace_random_begin(self->options->seed);
   uint32_t to_come = self->options->requests, waiting = 0;
   while ((to_come > 0 || waiting > 0 || self->count > 0) && !eager_failed(self->machine)) {
-    if (to_come > 0 && generate_random_below(&random, self->options->every) == 0) {
+    if (to_come > 0 && trace_random_below(&random, self->options->every) == 0) {
       to_come--;
       waiting++;
     }
