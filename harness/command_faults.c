@@ -33,6 +33,8 @@ enum option_key {
   OPTION_SEED,
   OPTION_PAIRS,
   OPTION_PART,
+  OPTION_DEVICE,
+  OPTION_CAPACITY,
   OPTION_JSON,
   OPTION_CSV,
 };
@@ -49,10 +51,11 @@ static const struct argp_option option_table[] = {
     {"seed", OPTION_SEED, "N", 0, "of the first random program; default: 1", 0},
     {"pairs", OPTION_PAIRS, NULL, 0,
      "also let a call around stitching fail, and then the next one of each kind that builds mappings or "
-     "takes "
-     "them back",
+     "takes them back",
      0},
     {"part", OPTION_PART, "K/N", 0, "only every N-th failure, from the K-th on", 0},
+    {"device", OPTION_DEVICE, "NAME|FILE", 0, "profile of the simulated device; default: h200", 0},
+    {"capacity", OPTION_CAPACITY, "SIZE", 0, "its memory; default: 16GiB", 0},
     {"json", OPTION_JSON, "FILE|-", 0, "write the results as JSON", 0},
     {"csv", OPTION_CSV, "FILE|-", 0, "write the results as CSV, a row a policy, program and call", 0},
     {"quiet", OPTION_QUIET, NULL, 0, "no progress", 0},
@@ -64,7 +67,7 @@ static const char documentation[] =
     "simulated device, and again for every driver call of the run, with that call refused. Each time the "
     "request must be served, or be refused with everything as it was, and served when it is made again; the "
     "invariants must hold, and nothing may be left.\v"
-    "The device has 16 GiB unless --capacity says otherwise. docs/reliability.md explains the columns.\n"
+    "docs/reliability.md explains the columns.\n"
     "Exit status: 0 done; 1 a check failed; 2 bad usage or input.";
 
 enum { EVENTS = 300, RANDOM_STEPS = 200, RANDOM_LIMIT = 1000, CAPACITY_GIB = 16, LEAST_CAPACITY = 128 << 20 };
@@ -116,8 +119,11 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
     case OPTION_QUIET:
       options->quiet = true;
       return 0;
-    case ARGP_KEY_INIT:
-      state->child_inputs[0] = &options->device;
+    case OPTION_DEVICE:
+      options->device.profile = argument;
+      return 0;
+    case OPTION_CAPACITY:
+      options->device.capacity = option_parse_size(state, "capacity", argument);
       return 0;
     case ARGP_KEY_ARG:
       return trace_list_add(&options->traces, argument);
@@ -127,17 +133,19 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
 }
 
 static exit_status parse(int argc, char **argv, faults_options *options) {
-  *options = (faults_options){.device = {.driver = "sim", .profile = "h200", .event_delay = 3},
+  *options = (faults_options){.device = {.driver = "sim",
+                                         .profile = "h200",
+                                         .capacity = (uint64_t)CAPACITY_GIB << 30,
+                                         .event_delay = 3},
                               .events = EVENTS,
                               .random = 1,
                               .seed = 1,
                               .parts = 1};
-  const struct argp_child children[] = {{&device_choice_parser, 0, NULL, 0}, {0}};
-  const struct argp parser = {option_table, parse_option, "[TRACE...]", documentation, children, NULL, NULL};
+  static const struct argp parser = {option_table, parse_option, "[TRACE...]", documentation,
+                                     NULL,         NULL,         NULL};
   char message[1024];
   exit_status status = option_read_command(&parser, argc, argv, options, &options->command);
   if (status != EXIT_STATUS_DONE) return status;
-  if (options->device.capacity == 0) options->device.capacity = (uint64_t)CAPACITY_GIB << 30;
   if (options->specs.count == 0 &&
       !policy_specs_add_all(&options->specs, POLICY_NO_MEMORY | POLICY_NEEDS_LIFETIMES, message,
                             sizeof message)) {

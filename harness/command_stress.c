@@ -110,8 +110,8 @@ static const char documentation[] =
     "Runs random programs of requests, frees, shared streams, trims and changing limits through each policy "
     "and compares the outcome with a model. What is wrong is told with its seed, and a program of one thread "
     "is cut down to the few steps that are needed for it.\v"
-    "The simulated device has 512 MiB unless --capacity says otherwise. With several threads their order "
-    "is not repeatable, and nothing is cut down. docs/reliability.md says what is checked.\n"
+    "With several threads their order is not repeatable, and nothing is cut down. docs/reliability.md says "
+    "what is checked.\n"
     "Exit status: 0 done; 1 a check failed; 2 bad usage or input; 4 the device is unusable.";
 
 static error_t parse_what(int key, char *argument, struct argp_state *state, stress_options *options) {
@@ -236,7 +236,7 @@ static exit_status parse(int argc, char **argv, stress_options *options) {
                               .round = 20000,
                               .seed = (uint64_t)time(NULL),
                               .check_every = 64};
-  const struct argp_child children[] = {{&device_choice_parser, 0, NULL, GROUP_DEVICE}, {0}};
+  const struct argp_child children[] = {{&device_choice_small_parser, 0, NULL, GROUP_DEVICE}, {0}};
   const struct argp parser = {option_table, parse_option, NULL, documentation, children, NULL, NULL};
   exit_status status = option_read_command(&parser, argc, argv, options, &options->command);
   return status == EXIT_STATUS_DONE ? complete(options) : status;

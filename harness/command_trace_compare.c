@@ -195,8 +195,10 @@ static void print_order(const compare_options *options, const trace_measure *mea
         turned +=
             (reference - measures[2 * j].utilization[k]) * (other - measures[2 * j + 1].utilization[k]) < 0;
     }
-    printf("%s: utilisation off by %.3f at most; %zu of %zu pairs of rows in another order\n",
-           options->specs.items[k].text, furthest, turned, pairs * (pairs - 1) / 2);
+    printf("%s: utilisation off by %.3f", options->specs.items[k].text, furthest);
+    if (pairs > 1)
+      printf(" at most; %zu of %zu pairs of rows in another order", turned, pairs * (pairs - 1) / 2);
+    putchar('\n');
   }
 }
 

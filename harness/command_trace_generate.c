@@ -7,6 +7,7 @@
 
 #include "harness/option_values.h"
 #include "harness/program.h"
+#include "harness/progress.h"
 #include "harness/units.h"
 #include "policies/policy.h"
 
@@ -14,7 +15,7 @@ enum { OPTION_FORMAT = 0x100 };
 
 static const struct argp_option target_options[] = {
     {"format", OPTION_FORMAT, "lakebed|events", 0, "format to write; default: lakebed", 50},
-    {"quiet", 'q', NULL, 0, "do not say what was written", 50},
+    {"quiet", 'q', NULL, 0, "no progress, and do not say what was written", 50},
     {0},
 };
 
@@ -71,13 +72,20 @@ const struct argp generate_target_parser = {target_options, parse_target, NULL, 
 /* Counts what goes on to the writer. */
 typedef struct counting_sink {
   trace_writer *writer;
+  progress shown;
   uint64_t events, allocations, live_bytes, peak_bytes;
 } counting_sink;
+
+static void show(counting_sink *counted) {
+  char events[UNITS_TEXT];
+  units_count(counted->events, events);
+  progress_say(&counted->shown, -1, "%s events", events);
+}
 
 static trace_status count_event(void *context, const trace_event *event, uint64_t recorded_stream,
                                 trace_error *error) {
   counting_sink *counted = context;
-  counted->events++;
+  if (++counted->events % 4096 == 0) show(counted);
   uint64_t bytes = (event->size + 511) & ~UINT64_C(511);
   if (event->kind == TRACE_ALLOC) {
     counted->allocations++;
@@ -92,6 +100,8 @@ static trace_status count_event(void *context, const trace_event *event, uint64_
 exit_status generate_run(const generate_target *target, generate_call *call, const void *options) {
   trace_error error = {0};
   counting_sink counted = {0};
+  progress_init(&counted.shown, target->quiet);
+  progress_begin(&counted.shown, "%s", target->output);
   trace_status status = trace_writer_open(target->output, target->format, &counted.writer, &error);
   if (status == TRACE_OK) {
     status = call(options, (generate_sink){count_event, &counted}, &error);
@@ -101,6 +111,7 @@ exit_status generate_run(const generate_target *target, generate_call *call, con
       trace_writer_abandon(counted.writer);
     }
   }
+  progress_clear(&counted.shown);
   if (status != TRACE_OK) {
     program_complain("%s", error.message);
     return status == TRACE_NO_MEMORY ? EXIT_STATUS_CHECK_FAILED : EXIT_STATUS_USAGE;

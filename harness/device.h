@@ -22,6 +22,8 @@ typedef struct device_choice {
 
 /* --device, --device-ordinal and --capacity. Its input is a device_choice. */
 extern const struct argp device_choice_parser;
+/* The same for a command whose simulated device has 512 MiB where none is given. */
+extern const struct argp device_choice_small_parser;
 
 /* A device as it was chosen. */
 typedef struct device_model {

@@ -4,12 +4,19 @@
 
 enum { OPTION_DEVICE = 0x480, OPTION_DEVICE_ORDINAL, OPTION_CAPACITY };
 
-static const struct argp_option option_table[] = {
-    {"device", OPTION_DEVICE, "NAME|FILE", 0, "profile of the simulated device; default: h200", 0},
-    {"device-ordinal", OPTION_DEVICE_ORDINAL, "N", 0, "which real device; default: 0", 0},
-    {"capacity", OPTION_CAPACITY, "SIZE", 0, "memory of the simulated device; default: its profile's", 0},
-    {0},
-};
+#define OPTIONS(default_capacity)                                                                              \
+  {                                                                                                            \
+    {"device", OPTION_DEVICE, "NAME|FILE", 0, "profile of the simulated device; default: h200", 0},            \
+        {"device-ordinal", OPTION_DEVICE_ORDINAL, "N", 0, "which real device; default: 0", 0},                 \
+        {"capacity", OPTION_CAPACITY, "SIZE", 0, "memory of the simulated device; default: " default_capacity, \
+         0},                                                                                                   \
+    {                                                                                                          \
+      0                                                                                                        \
+    }                                                                                                          \
+  }
+
+static const struct argp_option profile_options[] = OPTIONS("its profile's");
+static const struct argp_option small_options[] = OPTIONS("512MiB");
 
 static error_t parse_option(int key, char *argument, struct argp_state *state) {
   device_choice *choice = state->input;
@@ -28,4 +35,5 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
   }
 }
 
-const struct argp device_choice_parser = {option_table, parse_option, NULL, NULL, NULL, NULL, NULL};
+const struct argp device_choice_parser = {profile_options, parse_option, NULL, NULL, NULL, NULL, NULL};
+const struct argp device_choice_small_parser = {small_options, parse_option, NULL, NULL, NULL, NULL, NULL};

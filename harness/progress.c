@@ -70,12 +70,13 @@ void progress_say(progress *self, double share, const char *format, ...) {
   if (self->next_ns == 0 && !self->terminal) self->next_ns = now + rest_ns;
   if (now < self->next_ns) return;
   self->next_ns = now + (self->terminal ? redraw_ns : rest_ns);
-  char said[256], line[512];
+  char said[256], percent[16] = "", line[512];
+  if (share >= 0) snprintf(percent, sizeof percent, "%3.0f %%  ", 100 * share);
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(said, sizeof said, format, arguments);
   va_end(arguments);
-  snprintf(line, sizeof line, "%s  %3.0f %%  %s", self->label, 100 * share, said);
+  snprintf(line, sizeof line, "%s  %s%s", self->label, percent, said);
   if (self->terminal) {
     fprintf(stderr, "\r\033[K%.*s", line_width(), line);
   } else {

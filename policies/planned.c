@@ -139,14 +139,15 @@ static vmm_status map_more(planned *self, uint64_t bytes) {
   return status;
 }
 
-/* Maps the range at least up to an offset: by whole handles, but no further than the plan goes; by less
- * where there is not as much. */
+/* Maps the range at least up to an offset: by whole handles, but no further than the plan's peak, above which
+ * lie only requests that failed when recorded; by less where there is not as much. */
 static vmm_status map_up_to(planned *self, uint64_t end) {
   const uint64_t needed = round_up(end, self->base.heap.granularity) - self->mapped;
   uint64_t peak = round_up(self->plan.peak, self->base.heap.granularity);
   if (peak > self->range->size) peak = self->range->size;
+  const uint64_t left = peak > self->mapped ? peak - self->mapped : 0;
   uint64_t wished = round_up(needed, self->handle);
-  if (peak > self->mapped && wished > peak - self->mapped) wished = peak - self->mapped;
+  if (wished > left) wished = left;
   if (wished <= needed) return map_more(self, needed);
   vmm_status status = map_more(self, wished);
   return status == VMM_OUT_OF_MEMORY ? map_more(self, needed) : status;

@@ -119,6 +119,32 @@ START_TEST(a_limit_is_kept) {
 }
 END_TEST
 
+/* A request that failed when recorded displaces nothing: it may lie above the plan's peak. What it needs
+ * there is mapped, and no whole handle more, for which there would be no addresses. */
+START_TEST(what_failed_when_recorded_may_lie_above) {
+  static const policy_lifetime items[] = {{300 * MIB, 1, 0, false},
+                                          {100 * MIB, 2, 0, false},
+                                          {100 * MIB, 5, 0, false},
+                                          {100 * MIB, 4, 0, false},
+                                          {300 * MIB, 5, 0, true}};
+  static const policy_lifetimes told = {items, 5};
+  policies_fixture fixture;
+  policies_fixture_open(&fixture,
+                        &(policies_fixture_options){.spec = "planned:handle=256MiB", .lifetimes = &told});
+  for (int lap = 0; lap < 2; lap++) {
+    policies_free(&fixture, policies_alloc(&fixture, items[0].size, 0));
+    policies_free(&fixture, policies_alloc(&fixture, items[1].size, 0));
+    const vmm_address stays = policies_alloc(&fixture, items[2].size, 0);
+    policies_free(&fixture, policies_alloc(&fixture, items[3].size, 0));
+    policies_free(&fixture, policies_alloc(&fixture, items[4].size, 0));
+    policies_free(&fixture, stays);
+    policies_fixture_check(&fixture, "after a request that failed when recorded");
+  }
+  ck_assert_uint_eq(policies_counter(&fixture, "planned_peak_bytes"), 300 * MIB);
+  policies_fixture_close(&fixture);
+}
+END_TEST
+
 /* ---- random programs, known in advance ---- */
 
 typedef enum step_kind { STEP_ALLOC, STEP_FREE, STEP_SHARE, STEP_TICK, STEP_TRIM } step_kind;
@@ -329,6 +355,7 @@ static Suite *planned_suite(void) {
   tcase_add_test(policies, what_was_not_told_is_refused);
   tcase_add_test(policies, laps_repeat_the_plan);
   tcase_add_test(policies, a_limit_is_kept);
+  tcase_add_test(policies, what_failed_when_recorded_may_lie_above);
   suite_add_tcase(suite, policies);
   TCase *programs = tcase_create("random programs");
   tcase_add_test(programs, streams_are_waited_for);

@@ -3,7 +3,7 @@
     python allocation_checks.py
     python -m lakebed --policy aliasheap allocation_checks.py
 
-Prints one line a check and 'N passed, N failed'; exit status 1 if any failed.
+Prints one line a check and 'N passed, N failed'; exit status 1 if any failed, 4 without a GPU.
 """
 
 import copy
@@ -263,6 +263,9 @@ def run():
 
 
 def main():
+    if not torch.cuda.is_available():
+        print("allocation_checks: PyTorch finds no GPU here, and these checks need one", file=sys.stderr)
+        return 4
     failed = run()
     for check in CHECKS:
         print(f"{'FAILED' if check.__name__ in failed else 'passed'} {check.__name__} {failed.get(check.__name__, '')}")

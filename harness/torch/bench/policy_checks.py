@@ -1,6 +1,6 @@
 """What Lakebed's package promises beyond PyTorch's own functions, on a real GPU: python policy_checks.py
 
-Prints one line a check and 'N passed, N failed'; exit status 1 if any failed. Each check is a process of its own.
+Prints one line a check and 'N passed, N failed'; exit status 1 if any failed, 4 without a GPU. Each check is a process of its own.
 """
 
 import os
@@ -113,6 +113,11 @@ def recorded(policy, name):
 
 
 def main():
+    import torch
+
+    if not torch.cuda.is_available():
+        print("policy_checks: PyTorch finds no GPU here, and these checks need one", file=sys.stderr)
+        return 4
     checks = {
         "graphs are refused": lambda: run(GRAPHS_ARE_REFUSED),
         "pools get segments": lambda: run(POOLS_GET_SEGMENTS),

@@ -6,6 +6,8 @@ import os
 import runpy
 import sys
 
+DEVICE_UNUSABLE = 4  # as of ./lakebed
+
 
 def _parse(arguments):
     parser = argparse.ArgumentParser(
@@ -13,7 +15,7 @@ def _parse(arguments):
         usage="%(prog)s [OPTIONS] SCRIPT [ARGS...]\n       %(prog)s [OPTIONS] -m MODULE [ARGS...]",
         description="Runs a PyTorch script with all its CUDA memory served by one of Lakebed's policies. "
         "Under torchrun: torchrun [OPTIONS] -m lakebed --policy SPEC SCRIPT ARGS, each rank with a policy of its own.",
-        epilog="Policies and their options: ./lakebed policies. More: docs/pytorch.md.",
+        epilog="Exit status: the script's; 2: bad usage; 4: no CUDA in this PyTorch, or too old. Policies and their options: ./lakebed policies. More: docs/pytorch.md.",
     )
     parser.add_argument(
         "--policy",
@@ -59,6 +61,8 @@ def main(arguments=None):
         lakebed.use(options.policy, fraction=options.fraction)
     except (ImportError, ValueError) as error:
         parser.error(str(error))
+    except RuntimeError as error:
+        parser.exit(DEVICE_UNUSABLE, f"{error}\n")
     if options.summary:
         atexit.register(_print_summary)
     if options.record:

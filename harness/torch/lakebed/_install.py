@@ -25,6 +25,13 @@ def _configure(spec, device):
         raise ValueError(message)
 
 
+def _pluggable(torch):
+    memory = torch.cuda.memory
+    if not hasattr(memory, "CUDAPluggableAllocator") or not hasattr(torch._C, "_cuda_customAllocator"):
+        raise RuntimeError(f"lakebed: needs PyTorch 2.1 or later with CUDA; this is {torch.__version__} without it")
+    return memory.CUDAPluggableAllocator
+
+
 def use(spec=None, device=None, fraction=None):
     """Serves all CUDA memory of this process by a policy, from now to its end.
 
@@ -35,7 +42,7 @@ def use(spec=None, device=None, fraction=None):
     device: None, or "sim:..." for tests without a GPU.
     fraction: the share of each device that its policy may hold, as set_per_process_memory_fraction sets it.
 
-    ValueError for a bad spec or fraction, RuntimeError when it is too late.
+    ValueError for a bad spec or fraction, RuntimeError when it is too late or this PyTorch cannot do it.
     """
     global _policy
     import torch
@@ -56,15 +63,14 @@ def use(spec=None, device=None, fraction=None):
         if _policy == spec:
             return
         raise RuntimeError(f"lakebed: policy {_policy} is in use, for as long as the process lives")
+    pluggable = _pluggable(torch)
     if torch.cuda.is_initialized():
         raise RuntimeError("lakebed: CUDA is initialised already: call lakebed.use() before the first CUDA tensor")
     _configure(spec, device)
     if fraction is not None:
         for index in range(torch.cuda.device_count()):
             _library.load().lakebed_torch_memory_fraction(fraction, index)
-    allocator = torch.cuda.memory.CUDAPluggableAllocator(
-        _library.path(), "lakebed_torch_malloc", "lakebed_torch_free"
-    )
+    allocator = pluggable(_library.path(), "lakebed_torch_malloc", "lakebed_torch_free")
     _set_hooks(allocator.allocator())
     torch.cuda.memory.change_current_allocator(allocator)
     _kept.append(allocator)
@@ -97,9 +103,10 @@ def mempool(spec=None, device=None):
 
     if _policy:
         raise RuntimeError("lakebed: with use() all memory is the policy's: there are no pools beside it")
+    pluggable = _pluggable(torch)
+    if not hasattr(torch.cuda, "MemPool"):
+        raise RuntimeError(f"lakebed: memory pools need PyTorch 2.5 or later; this is {torch.__version__}")
     _configure(spec, device)
-    allocator = torch.cuda.memory.CUDAPluggableAllocator(
-        _library.path(), "lakebed_torch_segment_malloc", "lakebed_torch_free"
-    )
+    allocator = pluggable(_library.path(), "lakebed_torch_segment_malloc", "lakebed_torch_free")
     _kept.append(allocator)
     return torch.cuda.MemPool(allocator.allocator())

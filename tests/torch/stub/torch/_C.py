@@ -3,3 +3,4 @@ def _refuse(*_arguments):
 
 
 _cuda_memoryStats = _cuda_resetPeakMemoryStats = _cuda_resetAccumulatedMemoryStats = _refuse
+_cuda_customAllocator = None
