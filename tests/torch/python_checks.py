@@ -80,6 +80,29 @@ def a_missing_library_is_told():
     assert "./lakebed torch" in raises(ImportError, lakebed.use, "bfc")
 
 
+def a_pytorch_that_cannot_is_told():
+    from lakebed import __main__ as program
+
+    torch.__version__ = "1.13"
+    pools = torch.cuda.MemPool
+    del torch.cuda.MemPool
+    assert "2.5" in raises(RuntimeError, lakebed.mempool, "bfc")
+    torch.cuda.MemPool = pools
+    del torch._C._cuda_customAllocator
+    for function in (lakebed.use, lakebed.mempool):
+        told = raises(RuntimeError, function, "bfc")
+        assert "2.1" in told and "1.13" in told, told
+    told = io.StringIO()
+    with contextlib.redirect_stderr(told):
+        try:
+            program.main([_script("raise SystemExit(9)")])
+            raise AssertionError("it ran")
+        except SystemExit as end:
+            assert end.code == 4
+    assert "2.1" in told.getvalue(), told.getvalue()
+    assert lakebed.policy() == "pytorch"
+
+
 def fractions_bound_a_policy():
     lakebed.use("gmlake", fraction=0.5)
     torch.cuda.init()
