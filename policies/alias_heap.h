@@ -103,6 +103,8 @@ const alias_handle *alias_handle_at(const alias_heap *heap, vmm_address address)
  * ends. */
 vmm_address alias_border_above(const alias_heap *heap, vmm_address begin);
 vmm_address alias_border_below(const alias_heap *heap, vmm_address end);
+/* The range, of the main one and those of windows, that contains an address; NULL if none. O(windows). */
+pool_range *alias_range_at(const alias_heap *heap, vmm_address address);
 
 /* A place in a window where size bytes are free: the one whose youngest needed segment is
  * oldest. The intervals are the caller's to free. False if there is none, or no host memory. O(segments +
@@ -154,10 +156,26 @@ void alias_carve(alias_heap *heap, const alias_interval *intervals, uint32_t cou
 /* A window for a block of size bytes: a new one, for which the one used longest ago may be unmapped; else an
  * old one, behind whose end the block can lie. NULL if none. */
 alias_window *alias_window_for(alias_heap *heap, uint64_t size, bool *fresh);
+/* Room in the window's list for so many more segments. OUT_OF_MEMORY when the host has none. */
+vmm_status alias_window_reserve_segments(alias_window *window, uint32_t added);
+/* Takes home bytes, whole handles, out of a segment that contains them. One more must be reserved. */
+void alias_window_cut_segment(alias_window *window, uint32_t index, const alias_interval *home);
+/* A handle that is free and mapped at home only, in this range, goes back to the driver. */
+vmm_status alias_release_handle(alias_heap *heap, pool_range *range, pool_chunk *chunk);
 /* Everything idle goes back to the driver. The device has no work left. */
 vmm_status alias_release_all(alias_heap *heap);
 /* Drops a window that maps nothing; its VA waits for the next one. */
 void alias_window_forget(alias_heap *heap, uint32_t index);
+
+/* ---- near the limit: alias_heap_split.c ---- */
+
+/* Do the limit and the device leave so little that free handles are split where blocks end? */
+bool alias_pressed(const alias_heap *heap);
+/* Makes the next multiple of the granularity from end on a border of handles, if that leaves enough behind
+ * it, all of the handle is free and the host has seen the end of all work on it: windows lose it, and two
+ * take its place at home. True: the handle is another, or, if the driver refused those two, not there any
+ * more. O(windows + segments). */
+bool alias_split(alias_heap *heap, vmm_address end);
 
 /* The invariants: see policy_class. */
 bool alias_heap_check(const policy *base, char *message, size_t message_size);

@@ -7,6 +7,8 @@
 
 enum { SIZES_LIMIT = 4096 };
 
+static const uint64_t quantum = 512;
+
 vmm_status alias_wait_for(alias_heap *heap, const alias_interval *intervals, uint32_t count,
                           vmm_stream stream) {
   bool unclean = false;
@@ -174,7 +176,8 @@ static uint64_t plan_cores(const alias_heap *heap, candidate *all, uint64_t coun
 static bool make_plan(const alias_heap *heap, uint64_t size, plan *made) {
   const alias_settings *settings = &heap->settings;
   const uint64_t unit = heap->base.heap.granularity;
-  const uint64_t minimum = settings->edges ? settings->edge_minimum : UINT64_MAX;
+  const uint64_t minimum =
+      settings->edges ? alias_pressed(heap) ? quantum : settings->edge_minimum : UINT64_MAX;
   if (!plan_window(heap, size, made)) return false;
   uint64_t left = size - made->end.size, count;
   candidate *all = list_candidates(heap, &made->end, &count);
@@ -218,6 +221,13 @@ static bool make_plan(const alias_heap *heap, uint64_t size, plan *made) {
   if (trail) made->last = (alias_interval){trail->last, trail->last + left};
   free(all);
   return true;
+}
+
+/* The bytes of all pieces but the last. */
+static uint64_t covered_before_last(const plan *made) {
+  uint64_t covered = made->end.size + (made->lead.end - made->lead.begin) + made->fresh;
+  for (uint32_t i = 0; i < made->run_count; i++) covered += made->runs[i].end - made->runs[i].begin;
+  return covered;
 }
 
 static void plan_free(plan *made) {
@@ -301,17 +311,6 @@ static void work_free(work *state) {
   free(state->handles);
 }
 
-/* Room in the window's list for what is to come. */
-static vmm_status reserve_segments(alias_window *window, uint32_t added) {
-  uint32_t needed = window->segment_count + added;
-  if (needed <= window->segment_capacity) return VMM_SUCCESS;
-  alias_segment *segments = realloc(window->segments, needed * 2 * sizeof *segments);
-  if (!segments) return VMM_OUT_OF_MEMORY;
-  window->segments = segments;
-  window->segment_capacity = needed * 2;
-  return VMM_SUCCESS;
-}
-
 /* Gathers the handles to map, in the order of the window. Every piece but the first begins
  * and every piece but the last ends on a handle border. */
 static vmm_status gather(alias_heap *heap, const plan *made, work *state, uint64_t base, bool start_up,
@@ -376,7 +375,7 @@ static vmm_status carry_out(alias_heap *heap, const plan *made, uint64_t size, v
     state.segments[i].home_begin = fresh;
     state.segments[i].home_end += fresh;
   }
-  if (status == VMM_SUCCESS) status = reserve_segments(window, state.segment_count);
+  if (status == VMM_SUCCESS) status = alias_window_reserve_segments(window, state.segment_count);
   if (status == VMM_SUCCESS && !list_intervals(made, size, fresh, place)) status = VMM_OUT_OF_MEMORY;
   if (status == VMM_SUCCESS) status = pool_holes_prepare(&heap->holes, place->interval_count + 2);
   if (status == VMM_SUCCESS && state.mapped > window->range->size - pool->granularity - base)
@@ -423,6 +422,12 @@ vmm_status alias_stitch(alias_heap *heap, uint64_t size, uint64_t grow_bytes, vm
   *declined = false;
   pool_operation_begin(&heap->base.heap, heap->stitch_operation, size);
   vmm_status status = make_plan(heap, size, &made) ? VMM_SUCCESS : VMM_OUT_OF_MEMORY;
+  if (status == VMM_SUCCESS && made.last.begin < made.last.end && alias_pressed(heap) &&
+      alias_split(heap, made.last.begin + (size - covered_before_last(&made)))) {
+    plan_free(&made);
+    made = (plan){0};
+    status = make_plan(heap, size, &made) ? VMM_SUCCESS : VMM_OUT_OF_MEMORY;
+  }
   if (status == VMM_SUCCESS && made.fresh >= grow_bytes) {
     *declined = true;
     status = VMM_OUT_OF_MEMORY;

@@ -8,7 +8,7 @@ static bool contains(const pool_range *range, vmm_address address) {
   return range && address >= range->address && address < range->address + range->size;
 }
 
-static const pool_range *range_of(const alias_heap *heap, vmm_address address) {
+pool_range *alias_range_at(const alias_heap *heap, vmm_address address) {
   if (contains(heap->main, address)) return heap->main;
   for (uint32_t i = 0; i < heap->window_count; i++) {
     if (contains(heap->windows[i]->range, address)) return heap->windows[i]->range;
@@ -17,7 +17,7 @@ static const pool_range *range_of(const alias_heap *heap, vmm_address address) {
 }
 
 const alias_handle *alias_handle_at(const alias_heap *heap, vmm_address address) {
-  const pool_range *range = range_of(heap, address);
+  const pool_range *range = alias_range_at(heap, address);
   if (!range) return NULL;
   const pool_chunk *chunk = range->slots[(address - range->address) / range->unit].chunk;
   return chunk ? chunk->owner : NULL;
@@ -81,13 +81,15 @@ static void run_begin_at(run *made, uint64_t offset) {
   }
 }
 
-/* The first piece of a run that repeats home bytes of another, NULL if none. */
+/* The piece of a run that repeats the lowest of these home bytes that any repeats, NULL if none. */
 static const piece *run_repeats(const run *made, const alias_interval *home) {
+  const piece *lowest = NULL;
   for (uint32_t i = 0; i < made->count; i++) {
-    if (made->pieces[i].home.begin < home->end && home->begin < made->pieces[i].home.end)
-      return &made->pieces[i];
+    const piece *here = &made->pieces[i];
+    if (here->home.begin >= home->end || home->begin >= here->home.end) continue;
+    if (!lowest || here->home.begin < lowest->home.begin) lowest = here;
   }
-  return NULL;
+  return lowest;
 }
 
 typedef struct search {
@@ -198,14 +200,16 @@ bool alias_window_free_end(const alias_heap *heap, const alias_window *window, u
   alias_interval *intervals = malloc((window->segment_count + 1) * sizeof *intervals);
   if (!intervals) return false;
   uint32_t count = 0;
-  uint64_t length = 0;
+  uint64_t length = 0, expected = window->length;
   for (uint32_t k = window->segment_count; k > 0 && length < limit; k--) {
     const alias_segment *segment = &window->segments[k - 1];
     const pool_hole *hole = pool_holes_at_or_above(&heap->holes, segment->home_end - 1);
     alias_interval part;
-    if (!hole || hole->begin >= segment->home_end || !free_part(heap, hole, segment, &part) ||
+    if (segment->offset + (segment->home_end - segment->home_begin) != expected || !hole ||
+        hole->begin >= segment->home_end || !free_part(heap, hole, segment, &part) ||
         part.end != segment->home_end)
       break;
+    expected = segment->offset;
     if (part.end - part.begin > limit - length) part.begin = part.end - (limit - length);
     if (!heap->settings.edges) part.begin = alias_border_above(heap, part.begin);
     for (uint32_t i = 0; i < count; i++) {
@@ -225,6 +229,31 @@ bool alias_window_free_end(const alias_heap *heap, const alias_window *window, u
   return true;
 }
 
+/* ---- segments ---- */
+
+vmm_status alias_window_reserve_segments(alias_window *window, uint32_t added) {
+  uint32_t needed = window->segment_count + added;
+  if (needed <= window->segment_capacity) return VMM_SUCCESS;
+  alias_segment *segments = realloc(window->segments, needed * 2 * sizeof *segments);
+  if (!segments) return VMM_OUT_OF_MEMORY;
+  window->segments = segments;
+  window->segment_capacity = needed * 2;
+  return VMM_SUCCESS;
+}
+
+void alias_window_cut_segment(alias_window *window, uint32_t index, const alias_interval *home) {
+  alias_segment whole = window->segments[index], parts[2];
+  uint32_t left = 0, behind = window->segment_count - index - 1;
+  if (whole.home_begin < home->begin)
+    parts[left++] = (alias_segment){whole.home_begin, home->begin, whole.offset, whole.birth};
+  if (home->end < whole.home_end)
+    parts[left++] = (alias_segment){home->end, whole.home_end, whole.offset + (home->end - whole.home_begin),
+                                    whole.birth};
+  memmove(&window->segments[index + left], &window->segments[index + 1], behind * sizeof *window->segments);
+  memcpy(&window->segments[index], parts, left * sizeof *parts);
+  window->segment_count = index + left + behind;
+}
+
 /* ---- giving back ---- */
 
 void alias_window_forget(alias_heap *heap, uint32_t index) {
@@ -239,17 +268,6 @@ void alias_window_forget(alias_heap *heap, uint32_t index) {
   memmove(&heap->windows[index], &heap->windows[index + 1],
           (heap->window_count - index - 1) * sizeof *heap->windows);
   heap->window_count--;
-}
-
-/* Unmaps a window none of whose handles have their home there. */
-static vmm_status unmap_window(alias_heap *heap, uint32_t index) {
-  alias_window *window = heap->windows[index];
-  vmm_status status =
-      window->length > 0 ? pool_range_unmap(&heap->base.heap, window->range, 0, window->length) : VMM_SUCCESS;
-  if (status != VMM_SUCCESS) return status;
-  alias_window_forget(heap, index);
-  heap->evictions++;
-  return VMM_SUCCESS;
 }
 
 /* Has the host seen the end of all work on the memory that a window maps? */
@@ -285,6 +303,22 @@ static void retire_window(alias_heap *heap, alias_window *window, vmm_status *fi
     vmm_status status = pool_range_unmap(&heap->base.heap, range, offset, size);
     if (*first == VMM_SUCCESS) *first = status;
   }
+}
+
+/* Unmaps a window none of whose handles have their home there. */
+static vmm_status unmap_window(alias_heap *heap, uint32_t index) {
+  alias_window *window = heap->windows[index];
+  vmm_status status = VMM_SUCCESS;
+  if (window->range->mapped < window->length) {
+    /* Handles were cut out of it. */
+    retire_window(heap, window, &status);
+  } else if (window->length > 0) {
+    status = pool_range_unmap(&heap->base.heap, window->range, 0, window->length);
+  }
+  if (status != VMM_SUCCESS) return status;
+  alias_window_forget(heap, index);
+  heap->evictions++;
+  return VMM_SUCCESS;
 }
 
 /* The window used longest ago that is idle, and whose work is seen done; pinned: also those that own handles.
@@ -357,7 +391,7 @@ static bool releasable(const alias_heap *heap, const pool_chunk *chunk) {
          hole->end >= handle->home + chunk->size;
 }
 
-static vmm_status release_handle(alias_heap *heap, pool_range *range, pool_chunk *chunk) {
+vmm_status alias_release_handle(alias_heap *heap, pool_range *range, pool_chunk *chunk) {
   pool_heap *pool = &heap->base.heap;
   alias_handle *handle = chunk->owner;
   vmm_address home = handle->home;
@@ -379,7 +413,7 @@ static vmm_status release_main(alias_heap *heap) {
     pool_chunk *chunk = range->slots[offset / range->unit].chunk;
     uint64_t size = chunk ? chunk->size : range->unit;
     if (chunk && releasable(heap, chunk)) {
-      vmm_status status = release_handle(heap, range, chunk);
+      vmm_status status = alias_release_handle(heap, range, chunk);
       if (first == VMM_SUCCESS) first = status;
     }
     offset += size;
@@ -396,7 +430,7 @@ static void release_window(alias_heap *heap, alias_window *window, vmm_status *f
     pool_chunk *chunk = range->slots[offset / range->unit].chunk;
     size = chunk ? chunk->size : range->unit;
     if (!chunk || !is_home(range, offset, chunk) || !releasable(heap, chunk)) continue;
-    vmm_status status = release_handle(heap, range, chunk);
+    vmm_status status = alias_release_handle(heap, range, chunk);
     if (*first == VMM_SUCCESS) *first = status;
   }
 }

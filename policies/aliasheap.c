@@ -3,7 +3,7 @@
  * mapping of free pieces of handles, in a window that is kept. Freeing never unmaps.
  *
  * This file: the ladder of a request, freeing. The others are alias_heap_growth.c, _stitch.c,
- * _windows.c and _check.c. docs/aliasheap.md tells it all. */
+ * _split.c, _windows.c and _check.c. docs/aliasheap.md tells it all. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -330,6 +330,7 @@ static vmm_status grow_and_give(alias_heap *self, uint64_t bytes, uint64_t size,
 static vmm_status serve(alias_heap *self, uint64_t size, uint64_t requested, vmm_stream stream,
                         vmm_address *address) {
   pool_hole *hole = fit(self, size, stream);
+  if (hole && alias_pressed(self) && alias_split(self, hole->begin + size)) hole = fit(self, size, stream);
   if (hole) return give_home(self, hole->begin, size, requested, stream, address);
   bool start_up = alias_starting_up(self), declined = false;
   uint64_t need = alias_round_up(size - alias_main_tail(self), self->base.heap.granularity);

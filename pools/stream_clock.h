@@ -32,6 +32,8 @@ vmm_status pool_stream_clock_prepare(pool_stream_clock *clock, vmm_stream stream
 uint64_t pool_stream_clock_point(pool_stream_clock *clock, vmm_stream stream);
 /* Has the device been seen to have passed the point? False too while no event covers it. */
 bool pool_stream_clock_passed(pool_stream_clock *clock, vmm_stream stream, uint64_t point);
+/* The same, but if no event covers the point yet one is recorded now, unless many are under way. */
+bool pool_stream_clock_reached(pool_stream_clock *clock, vmm_stream stream, uint64_t point);
 /* Does work given to waiter from now on run after the point anyway, because it is passed or because
  * the stream was made to wait for it before? Asks the driver nothing. O(1). */
 bool pool_stream_clock_ordered(const pool_stream_clock *clock, vmm_stream waiter, vmm_stream stream,

@@ -1,6 +1,6 @@
-/* aliasheap by hand: second mappings of free pieces, windows that run out, which hole serves whom; and on
- * recordings of training runs: memory against the other policies, no driver call once shapes repeat, laps,
- * limits. Takes the bundled traces, and all of ../shared/traces where that folder is there. */
+/* aliasheap by hand: second mappings of free pieces, windows that run out, which hole serves whom, splits;
+ * and on recordings of training runs: memory against the other policies, no driver call once shapes repeat,
+ * laps, limits. Takes the bundled traces, and all of ../shared/traces where that folder is there. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -135,6 +135,74 @@ START_TEST(stitches_before_it_fails) {
 }
 END_TEST
 
+/* Handles of 16 MiB under a limit of six. Blocks of 8 and 10 are put into free handles: those are split
+ * behind them, and what is left are whole handles, so that 30 MiB are served that were out of reach else. */
+#define COARSE "handle_start=16MiB,start_share=1,handle_least=16MiB,handle_edge=16MiB,handle_limit=16MiB"
+#define COARSE_BY_HAND "aliasheap:huge=12MiB,small_job=0,medium=1GiB,keep=0,near=0,settled=0," COARSE
+
+static policies_fixture open_full(uint64_t delay, vmm_address *blocks) {
+  policies_fixture fixture;
+  policies_fixture_open(
+      &fixture, &(policies_fixture_options){.spec = COARSE_BY_HAND, .limit = 96 * MIB, .event_delay = delay});
+  for (int i = 0; i < 6; i++) blocks[i] = policies_alloc(&fixture, 16 * MIB, 0);
+  for (int i = 0; i < 6; i += 2) policies_free(&fixture, blocks[i]);
+  return fixture;
+}
+
+START_TEST(splits_near_the_limit) {
+  vmm_address blocks[6];
+  policies_fixture fixture = open_full(0, blocks);
+  ck_assert_uint_eq(policies_alloc(&fixture, 8 * MIB, 0), blocks[0]);
+  ck_assert_uint_eq(policies_alloc(&fixture, 10 * MIB, 0), blocks[2]);
+  ck_assert_uint_eq(policies_counter(&fixture, "handles_count"), 8);
+  ck_assert_uint_eq(policies_statistics(&fixture)->reserved_bytes.current, 96 * MIB);
+  policies_fixture_check(&fixture, "split");
+  vmm_address whole = policies_alloc(&fixture, 30 * MIB, 0);
+  expect_same_memory(&fixture, whole, blocks[0] + 8 * MIB, 8 * MIB);
+  ck_assert_uint_eq(policies_statistics(&fixture)->host_waits, 0);
+  policies_fixture_check(&fixture, "stitched");
+  /* A handle in a window is cut out of it: the rest of the window still serves. */
+  policies_free(&fixture, whole);
+  vmm_address small = policies_alloc(&fixture, 12 * MIB, 0);
+  policies_fixture_check(&fixture, "cut out");
+  policies_free(&fixture, small);
+  ck_assert_int_eq(policy_trim(fixture.policy), VMM_SUCCESS);
+  policies_fixture_check(&fixture, "trimmed");
+  policies_fixture_close(&fixture);
+}
+END_TEST
+
+/* What the device may still be working on is not unmapped. */
+START_TEST(splits_nothing_in_use) {
+  vmm_address blocks[6];
+  policies_fixture fixture = open_full(1000, blocks);
+  ck_assert_uint_eq(policies_alloc(&fixture, 8 * MIB, 0), blocks[0]);
+  ck_assert_uint_eq(policies_calls(&fixture, VMM_CALL_UNMAP), 0);
+  ck_assert_uint_eq(policies_counter(&fixture, "handles_count"), 6);
+  policies_fixture_close(&fixture);
+}
+END_TEST
+
+/* Whichever call of a split the device refuses, the request is served: at the same place, or, when the two
+ * new handles are refused after the old one has gone, elsewhere. */
+START_TEST(survives_a_split_that_fails) {
+  static const vmm_call calls[] = {VMM_CALL_UNMAP, VMM_CALL_RELEASE, VMM_CALL_CREATE, VMM_CALL_MAP,
+                                   VMM_CALL_SET_ACCESS};
+  for (uint64_t number = 1; number <= 2; number++) {
+    vmm_address blocks[6];
+    policies_fixture fixture = open_full(0, blocks);
+    vmm_sim_fail(fixture.sim, calls[_i], number, VMM_OUT_OF_MEMORY);
+    vmm_address block = policies_alloc(&fixture, 8 * MIB, 0);
+    policies_fixture_check(&fixture, "a call of the split was refused");
+    uint64_t reserved = policies_statistics(&fixture)->reserved_bytes.current;
+    require(reserved <= 96 * MIB, "%" PRIu64 " bytes are reserved", reserved);
+    policies_free(&fixture, block);
+    policies_fixture_check(&fixture, "freed");
+    policies_fixture_close(&fixture);
+  }
+}
+END_TEST
+
 /* ---- recordings ---- */
 
 typedef struct measured {
@@ -246,16 +314,17 @@ START_TEST(settles) {
 }
 END_TEST
 
-/* Five percent above the live peak are enough for every recording, without a wait of the host. */
+/* Two percent above the live peak are enough for all but multi_stream, whose 500 holes lie across handles
+ * made long before, without a wait of the host. */
 START_TEST(keeps_to_a_limit) {
   policies_trace traces[TRACES];
   size_t count = policies_traces(traces, TRACES);
   for (size_t i = 0; i < count; i++) {
-    if (!traces[i].recording) continue;
+    if (strncmp(traces[i].name, "multi_stream", 12) == 0) continue;
     trace_events events;
     policies_trace_load(&traces[i], &events);
     uint64_t peak = replay_once("null", &events, 0, 0).live_peak;
-    measured limited = replay_once("aliasheap", &events, (peak + peak / 20) / (2 * MIB) * (2 * MIB), 0);
+    measured limited = replay_once("aliasheap", &events, (peak + peak / 50) / (2 * MIB) * (2 * MIB), 0);
     trace_events_free(&events);
     ck_assert_msg(limited.failures == 0 && limited.host_waits == 0,
                   "%s: %" PRIu64 " requests failed, the host waited %" PRIu64 " times", traces[i].name,
@@ -271,6 +340,9 @@ static Suite *aliasheap_suite(void) {
   tcase_add_test(by_hand, does_with_few_windows);
   tcase_add_test(by_hand, leaves_long_holes);
   tcase_add_test(by_hand, stitches_before_it_fails);
+  tcase_add_test(by_hand, splits_near_the_limit);
+  tcase_add_test(by_hand, splits_nothing_in_use);
+  tcase_add_loop_test(by_hand, survives_a_split_that_fails, 0, 5);
   suite_add_tcase(suite, by_hand);
   TCase *recordings = tcase_create("recordings");
   tcase_set_timeout(recordings, 120);
