@@ -9,12 +9,13 @@
 #include "harness/option_values.h"
 #include "harness/paper.h"
 #include "harness/program.h"
+#include "harness/text_line.h"
 
 /* A row's fields, none of which is quoted, as an object. NULL: no memory. */
 static json_t *row_object(const char *header, const char *line) {
   json_t *row = json_object();
   while (row && *header && *line) {
-    size_t name = strcspn(header, ",\n"), length = strcspn(line, ",\n");
+    size_t name = strcspn(header, ","), length = strcspn(line, ",");
     char *value = strndup(line, length), *end;
     if (!value) break;
     double number = strtod(value, &end);
@@ -25,7 +26,6 @@ static json_t *row_object(const char *header, const char *line) {
     free(value);
     header += name + (header[name] == ',');
     line += length + (line[length] == ',');
-    if (*header == '\n') break;
   }
   return row;
 }
@@ -33,20 +33,21 @@ static json_t *row_object(const char *header, const char *line) {
 /* "# device: NVIDIA H200": what was measured and how. */
 static void keep_provenance(json_t *object, const char *line) {
   const char *colon = strstr(line, ": ");
-  if (!colon) return;
-  char *key = strndup(line + 2, (size_t)(colon - line - 2)),
-       *value = strndup(colon + 2, strcspn(colon + 2, "\n"));
+  if (!colon || colon < line + 2) return;
+  char *key = strndup(line + 2, (size_t)(colon - line - 2)), *value = strdup(colon + 2);
   if (key && value) json_object_set_new(object, key, json_string(value));
   free(key);
   free(value);
 }
 
-/* Copies the provenance, the columns and the rows of one benchmark. Returns how many rows there are. */
+/* Copies the provenance, the columns and the rows of one benchmark. Returns how many rows there are; none of
+ * a file that is no text. */
 static size_t copy_rows(FILE *in, const char *benchmark, FILE *csv, json_t *object) {
-  char *line = NULL, *header = NULL;
-  size_t room = 0, rows = 0, length = strlen(benchmark);
+  char line[1 << 14], *header = NULL;
+  size_t rows = 0, length = strlen(benchmark);
   json_t *array = json_array();
-  while (getline(&line, &room, in) > 0) {
+  text_line_status found;
+  while ((found = text_line_read(in, line, sizeof line)) == TEXT_LINE_READ) {
     bool mine = strncmp(line, benchmark, length) == 0 && line[length] == ',';
     if (line[0] == '#') {
       keep_provenance(object, line);
@@ -56,12 +57,11 @@ static size_t copy_rows(FILE *in, const char *benchmark, FILE *csv, json_t *obje
       json_array_append_new(array, row_object(header, line));
       rows++;
     }
-    if (line[0] == '#' || mine || (header && strcmp(header, line) == 0)) fputs(line, csv);
+    if (line[0] == '#' || mine || (header && strcmp(header, line) == 0)) fprintf(csv, "%s\n", line);
   }
   json_object_set_new(object, "rows", array);
-  free(line);
   free(header);
-  return rows;
+  return found == TEXT_LINE_END ? rows : 0;
 }
 
 static bool write_benchmark(const paper_settings *settings, paper_item item, const char *benchmark) {
@@ -70,13 +70,16 @@ static bool write_benchmark(const paper_settings *settings, paper_item item, con
   if (asprintf(&csv_path, "%s/%s.csv", settings->folder, name) < 0) csv_path = NULL;
   if (asprintf(&json_path, "%s/%s.json", settings->folder, name) < 0) json_path = NULL;
   FILE *in = fopen(settings->bench, "r");
-  FILE *csv = in && csv_path ? option_open_output(csv_path) : NULL;
+  bool spared = !csv_path || !option_same_file(csv_path, settings->bench);
+  FILE *csv = in && csv_path && spared ? option_open_output(csv_path) : NULL;
   FILE *json = csv && json_path ? option_open_output(json_path) : NULL;
   json_t *object = json_object();
   bool written = json && object;
   if (!in) {
     program_complain("%s: %s cannot be read: %s; 'lakebed bench vmm table1 figure6 --csv FILE' measures it",
                      name, settings->bench, strerror(errno));
+  } else if (!spared) {
+    program_complain("%s cannot be written: it is what is measured, --bench", csv_path);
   } else if (written && copy_rows(in, benchmark, csv, object) == 0) {
     program_complain("%s: %s has no results of it", name, settings->bench);
     written = false;

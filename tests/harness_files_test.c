@@ -139,6 +139,7 @@ static const struct {
     {SIGINT, {"replay", "-q", "--policy", "bfc", "--json", "OUT", "PIPE"}},
     {SIGTERM, {"replay", "-q", "--policy", "bfc", "--csv", "OUT", "PIPE"}},
     {SIGTERM, {"trace", "convert", "-q", "PIPE", "OUT"}},
+    {SIGQUIT, {"trace", "convert", "-q", "PIPE", "OUT"}},
     {SIGINT, {"bench", "vmm", "--driver", "sim", "--iterations", "1000000", "--csv", "OUT"}},
 };
 
@@ -163,6 +164,8 @@ START_TEST(a_signal_leaves_nothing_behind) {
   if (child == 0) {
     signal(SIGINT, SIG_DFL); /* Check has its own actions */
     signal(SIGTERM, SIG_DFL);
+    const struct rlimit no_core = {0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
     static char name[] = "lakebed";
     char *argv[10] = {name};
     int argc = 1;

@@ -183,6 +183,15 @@ START_TEST(measured_items_come_from_the_bench_results) {
                       "--no-figures");
   ck_assert_has(run.errors, "nowhere.csv cannot be read");
   program_run_free(&run);
+  run =
+      run_expecting(EXIT_STATUS_USAGE, "paper", "fig6", "-o", where, "--bench", "/dev/zero", "--no-figures");
+  ck_assert_has(run.errors, "/dev/zero has no results of it");
+  program_run_free(&run);
+  char *own = sweep_path(where, "table1.csv");
+  run = run_expecting(EXIT_STATUS_USAGE, "paper", "table1", "-o", where, "--bench", own, "--no-figures");
+  ck_assert_has(run.errors, "cannot be written: it is what is measured");
+  program_run_free(&run);
+  free(own);
   free(bench);
   free(where);
 }

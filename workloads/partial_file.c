@@ -20,7 +20,7 @@ static struct {
   char name[PATH_MAX];
 } entries[MOST_FILES];
 
-static const int ending_signals[] = {SIGHUP, SIGINT, SIGPIPE, SIGTERM};
+static const int ending_signals[] = {SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 enum { ENDING_SIGNALS = sizeof ending_signals / sizeof *ending_signals };
 
 static void list(const char *name) {

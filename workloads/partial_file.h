@@ -16,8 +16,8 @@ bool partial_file_finish(const char *name, const char *path);
 /* Removes the file. */
 void partial_file_remove(const char *name);
 
-/* From now on SIGHUP, SIGINT, SIGPIPE and SIGTERM, where they are not ignored, remove the files that are
- * created and neither finished nor removed, and then end the program as they would have. */
+/* From now on SIGHUP, SIGINT, SIGPIPE, SIGQUIT and SIGTERM, where they are not ignored, remove the files that
+ * are created and neither finished nor removed, and then end the program as they would have. */
 void partial_file_watch_signals(void);
 
 #endif
