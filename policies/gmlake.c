@@ -28,6 +28,7 @@ enum {
   OPTION_STITCH_BYTES,
   OPTION_STITCH_COUNT,
   OPTION_STITCH_MAPPINGS,
+  OPTION_STITCH_RATIO,
   OPTION_VARIANT,
   OPTION_REQUEST_LIMIT,
   OPTION_REUSE_FACTOR
@@ -64,6 +65,9 @@ static const policy_option options[] = {
      "most sBlocks to keep; beyond it the least recently used inactive ones are freed"},
     {"stitch_mappings", POLICY_OPTION_INTEGER, "unlimited", 0, 0, NULL, "mappings",
      "most chunks mapped a second time; beyond it the least recently used inactive sBlocks are freed"},
+    {"stitch_ratio", POLICY_OPTION_REAL, "8", 0, 1e9, NULL, "",
+     "most bytes mapped a second time for each byte of pBlocks; beyond it the least recently used sBlocks that "
+     "are not given out are freed, active through a pBlock or not"},
     {"variant", POLICY_OPTION_CHOICE, "paper", 0, 0, "paper|published", "",
      "whose rules: the paper's, or those of the authors' code, which heeds chunk, stitch, stitch_bytes, "
      "request_limit and reuse_factor alone"},
@@ -125,6 +129,7 @@ static bool read_settings(gmlake *self, const policy_value *values, char *messag
       .stitch_bytes = values[OPTION_STITCH_BYTES].integer,
       .stitch_count = values[OPTION_STITCH_COUNT].integer,
       .stitch_mappings = values[OPTION_STITCH_MAPPINGS].integer,
+      .stitch_ratio = values[OPTION_STITCH_RATIO].real,
       .grow_first = values[OPTION_STITCH].integer == STITCH_AFTER_GROWING,
       .stitching = stitching,
       .candidates = candidates == CANDIDATES_SMALLEST ? GMLAKE_SMALLEST_FIRST

@@ -334,13 +334,21 @@ static bool all_free(const gmlake_sblock *sblock) {
   return true;
 }
 
+/* Every change of a pBlock is noted wherever it lies. */
+static bool ratio_kept(const gmlake *self, bool with_spare) {
+  const double limit = self->settings.stitch_ratio * (double)self->pblock_bytes;
+  return limit >= 0x1p63 || kept(self->spaces.alias_bytes, (uint64_t)limit, with_spare);
+}
+
 static bool is_over_limits(const gmlake *self) {
-  return !mappings_kept(self, false) || !kept(self->sblocks.count, self->settings.stitch_count, false);
+  return !mappings_kept(self, false) || !kept(self->sblocks.count, self->settings.stitch_count, false) ||
+         !ratio_kept(self, false);
 }
 
 /* The least recently used sBlock from here on that may be dropped. To drop a view frees no mapping. */
-static gmlake_sblock *next_to_drop(gmlake_sblock *sblock, bool views_too) {
-  while (sblock && ((sblock->view && !views_too) || !all_free(sblock))) sblock = sblock->newer;
+static gmlake_sblock *next_to_drop(gmlake_sblock *sblock, bool views_too, bool active_too) {
+  while (sblock && ((sblock->view && !views_too) || (!active_too && !all_free(sblock))))
+    sblock = sblock->newer;
   return sblock;
 }
 
@@ -348,15 +356,18 @@ void gmlake_stitch_free(gmlake *self) {
   const gmlake_settings *settings = &self->settings;
   if (!is_over_limits(self) || self->frees_before_stitch_free > 0) return;
   bool views_too = !kept(self->sblocks.count, settings->stitch_count, false), waited = false;
-  gmlake_sblock *sblock = next_to_drop(self->sblocks.oldest, views_too);
+  /* With little memory free there is almost always some pBlock that makes a large sBlock active. */
+  bool active_too = !ratio_kept(self, false);
+  gmlake_sblock *sblock = next_to_drop(self->sblocks.oldest, views_too, active_too);
   if (sblock) {
     pool_operation_begin(&self->base.base.heap, self->stitch_free_operation, 0);
     while (sblock && (sblock->view || may_unmap(self, sblock, &waited))) {
       gmlake_sblock *newer = sblock->newer;
       gmlake_unstitch(self, sblock);
       views_too = !kept(self->sblocks.count, settings->stitch_count, true);
-      if (!views_too && mappings_kept(self, true)) break;
-      sblock = next_to_drop(newer, views_too);
+      active_too = active_too && !ratio_kept(self, true);
+      if (!views_too && !active_too && mappings_kept(self, true)) break;
+      sblock = next_to_drop(newer, views_too, active_too);
     }
     pool_operation_end(&self->base.base.heap);
   }
