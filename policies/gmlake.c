@@ -65,9 +65,9 @@ static const policy_option options[] = {
      "most sBlocks to keep; beyond it the least recently used inactive ones are freed"},
     {"stitch_mappings", POLICY_OPTION_INTEGER, "unlimited", 0, 0, NULL, "mappings",
      "most chunks mapped a second time; beyond it the least recently used inactive sBlocks are freed"},
-    {"stitch_ratio", POLICY_OPTION_REAL, "8", 0, 1e9, NULL, "",
+    {"stitch_ratio", POLICY_OPTION_REAL, "0", 0, 1e9, NULL, "",
      "most bytes mapped a second time for each byte of pBlocks; beyond it the least recently used sBlocks that "
-     "are not given out are freed, active through a pBlock or not"},
+     "are not given out are freed, active through a pBlock or not; 0: 4 with stitching=deferred, else 16"},
     {"variant", POLICY_OPTION_CHOICE, "paper", 0, 0, "paper|published", "",
      "whose rules: the paper's, or those of the authors' code, which heeds chunk, stitch, stitch_bytes, "
      "request_limit and reuse_factor alone"},
@@ -139,6 +139,7 @@ static bool read_settings(gmlake *self, const policy_value *values, char *messag
   };
   uint64_t largest = values[OPTION_LARGEST_CHUNK].integer;
   if (stitching == GMLAKE_DEFERRED && largest > chunk) self->settings.largest_chunk = largest / chunk * chunk;
+  if (self->settings.stitch_ratio <= 0) self->settings.stitch_ratio = stitching == GMLAKE_DEFERRED ? 4 : 16;
   if (self->settings.small_limit == 0) self->settings.small_limit = chunk;
   self->indexes = stitching == GMLAKE_DEFERRED || candidates == CANDIDATES_OLDEST;
   return true;

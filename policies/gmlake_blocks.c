@@ -66,7 +66,6 @@ vmm_status gmlake_pblock_new(gmlake *self, uint64_t size, vmm_stream stream, gml
   pblock->base =
       (pool_block){.size = size, .stream = stream, .state = POOL_BLOCK_LIVE, .pool = &self->classes};
   pblock->class = class;
-  pblock->free_on = GMLAKE_NOT_INDEXED;
   pblock->places = place;
   place->block = pblock;
   place->home = true;
@@ -148,8 +147,8 @@ vmm_status gmlake_grow(gmlake *self, uint64_t size, vmm_stream stream, gmlake_pb
 
 /* Out of the index, until its next change. */
 static void unindex(gmlake *self, gmlake_pblock *pblock) {
-  pblock->free_on = GMLAKE_NOT_INDEXED;
   for (gmlake_place *place = pblock->places; place; place = place->other) {
+    place->free_on = GMLAKE_NOT_INDEXED;
     if (place->indexed != GMLAKE_NOT_INDEXED) gmlake_index_remove(&self->spaces, place);
   }
 }
@@ -224,13 +223,13 @@ vmm_status gmlake_split(gmlake *self, gmlake_pblock *pblock, uint64_t size, bool
   gmlake_set_remove(&pblock->class->pblocks, &pblock->base);
   self->stitchable[pblock->base.stream] -= stitchable(self, pblock->base.size);
   rest->freed_at = pblock->freed_at;
-  rest->free_on = GMLAKE_NOT_INDEXED;
   rest->base.backing = pblock->base.backing;
   rest->base.pool = pblock->base.pool;
   rest->base.state = POOL_BLOCK_FREE;
   pool_block_split(&pblock->base, size, &rest->base);
   gmlake_place *copy = rest->places;
   for (gmlake_place *place = pblock->places; place; place = place->other, copy = copy->other) {
+    place->size = size;
     copy->block = rest;
     copy->space = place->space;
     copy->address = place->address + size;
@@ -274,6 +273,7 @@ static void undo_cut(gmlake *self, const gmlake_cut *cut) {
   self->stitchable[front->base.stream] -=
       stitchable(self, front->base.size) + stitchable(self, rest->base.size);
   front->base.size += rest->base.size;
+  for (gmlake_place *place = front->places; place; place = place->other) place->size = front->base.size;
   front->base.next = rest->base.next;
   if (rest->base.next) rest->base.next->previous = &front->base;
   join_class(self, front, gmlake_class_find(&self->classes, front->base.stream, front->base.size));
@@ -295,8 +295,14 @@ static vmm_stream wanted_index(const gmlake *self, const gmlake_pblock *pblock) 
 }
 
 void gmlake_index_changes(gmlake *self) {
-  for (gmlake_pblock *pblock = self->changed; pblock; pblock = pblock->next_changed)
-    pblock->free_on = wanted_index(self, pblock);
+  for (gmlake_pblock *pblock = self->changed; pblock; pblock = pblock->next_changed) {
+    const vmm_stream wanted = wanted_index(self, pblock);
+    for (gmlake_place *place = pblock->places; place; place = place->other) {
+      place->free_on = wanted;
+      __builtin_prefetch(place->previous);
+      __builtin_prefetch(place->next);
+    }
+  }
   for (gmlake_pblock *pblock; (pblock = self->changed);) {
     self->changed = pblock->next_changed;
     pblock->changed = false;
@@ -490,7 +496,7 @@ static bool index_is_current(const gmlake *self, char *message, size_t message_s
     for (const gmlake_place *place = space->first; place; place = place->next) {
       const gmlake_pblock *pblock = place->block;
       if (pblock->changed ||
-          (place->indexed == pblock->free_on && pblock->free_on == wanted_index(self, pblock)))
+          (place->indexed == place->free_on && place->free_on == wanted_index(self, pblock)))
         continue;
       snprintf(message, message_size, "the index does not know the state of pBlock 0x%" PRIx64,
                pblock->base.address);

@@ -7,31 +7,35 @@
 /* Room runs out only where much was mapped: a space that has none left is seldom met. */
 enum { EDGES_LOOKED_AT = 64 };
 
-static inline int compare_places(const gmlake_place *a, const gmlake_place *b) {
+/* Spaces do not overlap. */
+static inline int compare_addresses(const gmlake_place *a, const gmlake_place *b) {
+  return a->address < b->address ? -1 : a->address > b->address;
+}
+
+static inline int compare_ages(const gmlake_place *a, const gmlake_place *b) {
   if (a->indexed != b->indexed) return a->indexed < b->indexed ? -1 : 1;
   if (a->space->birth != b->space->birth) return a->space->birth < b->space->birth ? -1 : 1;
-  return a->address < b->address ? -1 : a->address > b->address;
+  return compare_addresses(a, b);
 }
 
 static inline int compare_sizes(const gmlake_place *a, const gmlake_place *b) {
   if (a->indexed != b->indexed) return a->indexed < b->indexed ? -1 : 1;
   if (a->run != b->run) return a->run < b->run ? -1 : 1;
-  return compare_places(a, b);
+  return compare_ages(a, b);
 }
 
-RB_PROTOTYPE(gmlake_run_tree, gmlake_place, by_place, compare_places)
-RB_GENERATE(gmlake_run_tree, gmlake_place, by_place, compare_places)
+RB_PROTOTYPE(gmlake_run_tree, gmlake_place, by_place, compare_addresses)
+RB_GENERATE(gmlake_run_tree, gmlake_place, by_place, compare_addresses)
 RB_PROTOTYPE(gmlake_size_tree, gmlake_place, by_size, compare_sizes)
 RB_GENERATE(gmlake_size_tree, gmlake_place, by_size, compare_sizes)
 RB_PROTOTYPE(gmlake_edge_tree, gmlake_place, by_edge, compare_sizes)
 RB_GENERATE(gmlake_edge_tree, gmlake_place, by_edge, compare_sizes)
-RB_PROTOTYPE(gmlake_home_tree, gmlake_place, by_home, compare_places)
-RB_GENERATE(gmlake_home_tree, gmlake_place, by_home, compare_places)
-RB_PROTOTYPE(gmlake_age_tree, gmlake_place, by_age, compare_places)
-RB_GENERATE(gmlake_age_tree, gmlake_place, by_age, compare_places)
+RB_PROTOTYPE(gmlake_home_tree, gmlake_place, by_home, compare_addresses)
+RB_GENERATE(gmlake_home_tree, gmlake_place, by_home, compare_addresses)
+RB_PROTOTYPE(gmlake_age_tree, gmlake_place, by_age, compare_ages)
+RB_GENERATE(gmlake_age_tree, gmlake_place, by_age, compare_ages)
 
-static uint64_t size_of(const gmlake_place *place) { return place->block->base.size; }
-static vmm_address end_of(const gmlake_place *place) { return place->address + size_of(place); }
+static vmm_address end_of(const gmlake_place *place) { return place->address + place->size; }
 
 /* ---- runs of all places ---- */
 
@@ -45,13 +49,14 @@ static bool touches_end(const gmlake_place *run) {
 
 static void run_list(gmlake_spaces *spaces, gmlake_place *first, uint64_t size) {
   first->run = size;
-  RB_INSERT(gmlake_size_tree, &spaces->runs_by_size, first);
+  first->has_several = size > first->size;
+  if (first->has_several) RB_INSERT(gmlake_size_tree, &spaces->runs_by_size, first);
   first->at_edge = touches_begin(first) || touches_end(first);
   if (first->at_edge) RB_INSERT(gmlake_edge_tree, &spaces->edges, first);
 }
 
 static void run_unlist(gmlake_spaces *spaces, gmlake_place *first) {
-  RB_REMOVE(gmlake_size_tree, &spaces->runs_by_size, first);
+  if (first->has_several) RB_REMOVE(gmlake_size_tree, &spaces->runs_by_size, first);
   if (first->at_edge) RB_REMOVE(gmlake_edge_tree, &spaces->edges, first);
 }
 
@@ -205,11 +210,11 @@ void gmlake_index_remove(gmlake_spaces *spaces, gmlake_place *place) { index_rem
 
 /* Do two places that follow one another change alike? */
 static bool change_together(const gmlake_place *left, const gmlake_place *right) {
-  return joined(left, right) && left->block->free_on == right->block->free_on;
+  return joined(left, right) && left->free_on == right->free_on;
 }
 
 void gmlake_index_renew(gmlake_spaces *spaces, gmlake_place *place) {
-  const vmm_stream stream = place->block->free_on;
+  const vmm_stream stream = place->free_on;
   if (place->indexed == stream) return;
   gmlake_place *first = place, *last = place;
   while (change_together(first->previous, first)) first = first->previous;
@@ -279,11 +284,12 @@ static bool run_is_sound(const gmlake_place *first) {
   uint64_t size = 0;
   const gmlake_place *place = first, *last = NULL;
   do {
-    size += size_of(place);
+    size += place->size;
     last = place;
     place = place->next;
   } while (joined(last, place));
-  return size == first->run && first->at_edge == (touches_begin(first) || touches_end(first));
+  return size == first->run && first->has_several == (last != first) &&
+         first->at_edge == (touches_begin(first) || touches_end(first));
 }
 
 static bool home_run_is_sound(const gmlake_place *first) {
@@ -291,7 +297,7 @@ static bool home_run_is_sound(const gmlake_place *first) {
   uint64_t size = 0;
   const gmlake_place *place = first, *last = NULL;
   do {
-    size += size_of(place);
+    size += place->size;
     last = place;
     place = place->next;
   } while (joined_at_home(last, place));
@@ -301,12 +307,13 @@ static bool home_run_is_sound(const gmlake_place *first) {
 static bool place_is_sound(const gmlake_place *place) {
   const gmlake_space *space = place->space;
   const pool_range *range = space->range;
-  if (place->address < space->begin || end_of(place) > space->end) return false;
+  if (place->size != place->block->base.size || place->address < space->begin || end_of(place) > space->end)
+    return false;
   if (place->next && (place->next->previous != place || place->next->address < end_of(place))) return false;
   bool is_home = place == place->block->places;
   if (place->home != is_home || (is_home && place->address != place->block->base.address)) return false;
   const gmlake_place *home = place->block->places;
-  for (uint64_t offset = 0; offset < size_of(place); offset += range->unit) {
+  for (uint64_t offset = 0; offset < place->size; offset += range->unit) {
     const pool_slot *here = gmlake_slot(range, place->address + offset);
     const pool_slot *there = gmlake_slot(home->space->range, home->address + offset);
     if (!here->chunk || here->chunk != there->chunk || here->offset != there->offset) return false;
@@ -341,7 +348,7 @@ bool gmlake_spaces_check(const gmlake_spaces *spaces, char *message, size_t mess
     mapped += space->range->mapped;
     const gmlake_place *before = NULL;
     for (const gmlake_place *place = space->first; place; before = place, place = place->next) {
-      if (place->home) home_bytes += size_of(place);
+      if (place->home) home_bytes += place->size;
       if (place->space == space && place->previous == before && place_is_sound(place)) continue;
       snprintf(message, message_size, "the place of pBlock 0x%" PRIx64 " at 0x%" PRIx64 " does not fit",
                place->block->base.address, place->address);

@@ -154,7 +154,8 @@ void gmlake_places_discard(gmlake_spaces *spaces, gmlake_place *list) {
 void gmlake_place_enter(gmlake_place *place, gmlake_place *after) {
   gmlake_space *space = place->space;
   gmlake_place *before = after ? after->next : space->first;
-  place->indexed = GMLAKE_NOT_INDEXED;
+  place->size = place->block->base.size;
+  place->indexed = place->free_on = GMLAKE_NOT_INDEXED;
   place->previous = after;
   place->next = before;
   if (after)

@@ -33,23 +33,26 @@ struct gmlake_pblock {
   gmlake_pblock *next_changed;    /* those whose state the index may not know */
   uint64_t freed_at;              /* point of the stream that freed it last */
   uint64_t stamp;                 /* of the last search that took it */
-  vmm_stream free_on;             /* what the index is to say of its places; GMLAKE_NOT_INDEXED */
   bool changed;
 };
 
+/* What a walk along a space reads comes first. */
 struct gmlake_place {
-  gmlake_pblock *block;
-  vmm_address address;
   gmlake_place *next, *previous; /* in the space, by address; not always adjacent */
-  gmlake_space *space;
-  gmlake_place *other; /* the next place of the same pBlock */
-  uint32_t users;      /* sBlocks that lie over it; not counted at home */
-  uint32_t section; /* runs end where it changes: a pBlock may lie in a space twice, but not in one section */
+  vmm_address address;
+  uint64_t size;      /* of its pBlock */
   vmm_stream indexed; /* counted as free of this stream; GMLAKE_NOT_INDEXED */
+  vmm_stream free_on; /* what the index is to say next */
+  uint32_t section; /* runs end where it changes: a pBlock may lie in a space twice, but not in one section */
+  uint32_t users;   /* sBlocks that lie over it; not counted at home */
+  gmlake_place *other; /* the next place of the same pBlock */
+  gmlake_space *space;
+  gmlake_pblock *block;
+  uint64_t run;      /* bytes of the run that begins here; 0: none does */
+  uint64_t home_run; /* the same for rows of places at home */
   bool home;
-  bool at_edge;         /* the run that begins here can be extended in place */
-  uint64_t run;         /* bytes of the run that begins here; 0: none does */
-  uint64_t home_run;    /* the same for rows of places at home */
+  bool has_several;     /* places: the run that begins here */
+  bool at_edge;         /* it can be extended in place */
   bool has_whole_chunk; /* the row that begins here */
   RB_ENTRY(gmlake_place) by_place;
   RB_ENTRY(gmlake_place) by_size;
@@ -84,7 +87,7 @@ typedef struct gmlake_spaces {
   bool room_known;       /* the budget has been found out */
   pool_range *set_aside; /* VA kept so that rooms cannot use up all; NULL: none */
   struct gmlake_run_tree runs;
-  struct gmlake_size_tree runs_by_size;
+  struct gmlake_size_tree runs_by_size; /* those of several places */
   struct gmlake_edge_tree edges;
   struct gmlake_home_tree home_runs;
   struct gmlake_age_tree home_runs_by_age; /* those that have a whole chunk */
@@ -125,7 +128,8 @@ static inline gmlake_place *gmlake_place_new(gmlake_spaces *spaces) {
 }
 /* Deletes places that are in no space yet, linked by next. */
 void gmlake_places_discard(gmlake_spaces *spaces, gmlake_place *list);
-/* Enters a new place, which the caller has filled in (block, address, space, section, home),
+/* Enters a new place, which the caller has filled in (block, address, space, section, home; size is its
+ * pBlock's),
  * after another one of its space; NULL: as the first. */
 void gmlake_place_enter(gmlake_place *place, gmlake_place *after);
 /* Takes it out of its space, its pBlock and the index, and deletes it. */
@@ -141,7 +145,7 @@ vmm_address gmlake_border_below(const pool_range *range, vmm_address end);
 
 /* ---- the index of runs ---- */
 
-/* Makes the index say what the place's pBlock says in free_on: that it is free and may be given out on that
+/* Makes the index say what the place says in free_on: that its pBlock is free and may be given out on that
  * stream together with others, or that it may not; of the places beside it too that change alike. O(log n)
  * for all of them and O(1) for each. */
 void gmlake_index_renew(gmlake_spaces *spaces, gmlake_place *place);
@@ -150,7 +154,7 @@ void gmlake_index_remove(gmlake_spaces *spaces, gmlake_place *place);
 /* What can be extended has changed at the ends of a space. O(log n). */
 void gmlake_index_edges(gmlake_spaces *spaces, gmlake_space *space);
 
-/* The first place of the shortest run of at least size bytes. NULL if none. O(log n). */
+/* The first place of the shortest run of several pBlocks of at least size bytes. NULL if none. O(log n). */
 gmlake_place *gmlake_run_best_fit(gmlake_spaces *spaces, vmm_stream stream, uint64_t size);
 /* The longest run that can be extended by so many bytes where it lies, at *in_front or behind, among the 64
  * longest that can be at all. NULL if none. O(log n). */
