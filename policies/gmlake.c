@@ -66,7 +66,8 @@ static const policy_option options[] = {
     {"stitch_mappings", POLICY_OPTION_INTEGER, "unlimited", 0, 0, NULL, "mappings",
      "most chunks mapped a second time; beyond it the least recently used inactive sBlocks are freed"},
     {"stitch_ratio", POLICY_OPTION_REAL, "0", 0, 1e9, NULL, "",
-     "most bytes mapped a second time for each byte of pBlocks; beyond it the least recently used sBlocks that "
+     "most bytes mapped a second time for each byte of pBlocks; beyond it the least recently used sBlocks "
+     "that "
      "are not given out are freed, active through a pBlock or not; 0: 4 with stitching=deferred, else 16"},
     {"variant", POLICY_OPTION_CHOICE, "paper", 0, 0, "paper|published", "",
      "whose rules: the paper's, or those of the authors' code, which heeds chunk, stitch, stitch_bytes, "
@@ -112,6 +113,13 @@ static bool read_settings(gmlake *self, const policy_value *values, char *messag
              values[OPTION_STITCH_BYTES].text, values[OPTION_FRAG_LIMIT].text);
     return false;
   }
+  const double ratio = values[OPTION_STITCH_RATIO].real;
+  if (ratio > 0 && ratio < 1) {
+    /* The same: of all memory as one block, nothing could be kept. */
+    snprintf(message, message_size, "policy gmlake: stitch_ratio=%s must be 0 or from 1 on",
+             values[OPTION_STITCH_RATIO].text);
+    return false;
+  }
   const gmlake_stitching stitching = (gmlake_stitching)values[OPTION_STITCHING].integer;
   const uint64_t candidates = values[OPTION_CANDIDATES].integer, chunk = values[OPTION_CHUNK].integer;
   if (stitching == GMLAKE_DEFERRED &&
@@ -129,7 +137,9 @@ static bool read_settings(gmlake *self, const policy_value *values, char *messag
       .stitch_bytes = values[OPTION_STITCH_BYTES].integer,
       .stitch_count = values[OPTION_STITCH_COUNT].integer,
       .stitch_mappings = values[OPTION_STITCH_MAPPINGS].integer,
-      .stitch_ratio = values[OPTION_STITCH_RATIO].real,
+      .stitch_ratio = ratio > 0                      ? ratio
+                      : stitching == GMLAKE_DEFERRED ? 4
+                                                     : 16,
       .grow_first = values[OPTION_STITCH].integer == STITCH_AFTER_GROWING,
       .stitching = stitching,
       .candidates = candidates == CANDIDATES_SMALLEST ? GMLAKE_SMALLEST_FIRST
@@ -139,7 +149,6 @@ static bool read_settings(gmlake *self, const policy_value *values, char *messag
   };
   uint64_t largest = values[OPTION_LARGEST_CHUNK].integer;
   if (stitching == GMLAKE_DEFERRED && largest > chunk) self->settings.largest_chunk = largest / chunk * chunk;
-  if (self->settings.stitch_ratio <= 0) self->settings.stitch_ratio = stitching == GMLAKE_DEFERRED ? 4 : 16;
   if (self->settings.small_limit == 0) self->settings.small_limit = chunk;
   self->indexes = stitching == GMLAKE_DEFERRED || candidates == CANDIDATES_OLDEST;
   return true;

@@ -40,7 +40,7 @@ typedef struct gmlake_settings {
   uint64_t tolerance; /* so many bytes too large is still an exact match */
   uint64_t stitch_bytes, stitch_count, stitch_mappings;
   double stitch_ratio; /* of what is mapped a second time to the memory of pBlocks */
-  bool grow_first; /* stitch only when the memory cannot grow */
+  bool grow_first;     /* stitch only when the memory cannot grow */
   gmlake_stitching stitching;
   gmlake_order candidates;
   gmlake_streams streams;
@@ -216,7 +216,8 @@ gmlake_sblock *gmlake_class_inactive_sblock(gmlake_class *class);
 void gmlake_sblock_hold(gmlake *self, gmlake_sblock *sblock);
 void gmlake_sblock_let_go(gmlake *self, gmlake_sblock *sblock, uint64_t point);
 /* StitchFree: if a limit is passed, drops the least recently used inactive sBlocks until all are kept with an
- * eighth to spare; past stitch_ratio those too that are active though not given out. What found too little is tried again only after some frees. Amortised O(1) a free. */
+ * eighth to spare; past stitch_ratio those too that are active though not given out. What found too little is
+ * tried again only after some frees. Amortised O(1) a free. */
 void gmlake_stitch_free(gmlake *self);
 /* The same to get VA back: drops an eighth of them. false: there was nothing to drop. */
 bool gmlake_make_address_room(gmlake *self);

@@ -334,7 +334,7 @@ static bool all_free(const gmlake_sblock *sblock) {
   return true;
 }
 
-/* Every change of a pBlock is noted wherever it lies. */
+/* A pBlock's changes are noted in all its places: this bounds how many it has, on average. */
 static bool ratio_kept(const gmlake *self, bool with_spare) {
   const double limit = self->settings.stitch_ratio * (double)self->pblock_bytes;
   return limit >= 0x1p63 || kept(self->spaces.alias_bytes, (uint64_t)limit, with_spare);
@@ -356,7 +356,7 @@ void gmlake_stitch_free(gmlake *self) {
   const gmlake_settings *settings = &self->settings;
   if (!is_over_limits(self) || self->frees_before_stitch_free > 0) return;
   bool views_too = !kept(self->sblocks.count, settings->stitch_count, false), waited = false;
-  /* With little memory free there is almost always some pBlock that makes a large sBlock active. */
+  /* With little memory free a large sBlock is almost always active through some pBlock. */
   bool active_too = !ratio_kept(self, false);
   gmlake_sblock *sblock = next_to_drop(self->sblocks.oldest, views_too, active_too);
   if (sblock) {

@@ -1,6 +1,6 @@
-/* GMLake's StitchFree over long times and random programs: limits on VA, sBlocks and mappings are kept, only
- * what is inactive goes, few addresses are enough, and nothing drifts over a thousand laps. (Which sBlock
- * goes first: policies_gmlake_stitched_test.c. That nothing is unmapped while work may go on:
+/* GMLake's StitchFree over long times and random programs: limits on VA, sBlocks and mappings are kept,
+ * nothing held goes, few addresses are enough, and nothing drifts over a thousand laps or an endless stream.
+ * (Which sBlock goes first: policies_gmlake_stitched_test.c. That nothing is unmapped while work may go on:
  * policies_streams_test.c, over these limits too.) */
 #include <inttypes.h>
 #include <stdio.h>
@@ -161,6 +161,57 @@ START_TEST(does_not_drift_over_a_thousand_laps) {
 }
 END_TEST
 
+/* ---- an endless stream ---- */
+
+enum { STREAM_EVENTS = 20000, STREAM_CHECKS = 8 };
+
+static const struct {
+  const char *spec;
+  uint64_t ratio;
+} bounded[] = {
+    {"gmlake", 4},
+    {"gmlake:largest_chunk=2MiB", 4},
+    {"gmlake:stitch_ratio=1", 1},
+    {"gmlake:stitching=views", 16},
+    {"gmlake:stitching=eager", 16},
+};
+
+/* Random sizes with almost all memory live, so that hardly any sBlock is ever inactive. What a change of a
+ * pBlock costs is the number of its places: on average it stays within the ratio, however long this goes on.
+ */
+START_TEST(places_do_not_grow_over_an_endless_stream) {
+  enum { LIVE = 64 };
+  const uint64_t room = 800 * MIB;
+  struct {
+    vmm_address address;
+    uint64_t size;
+  } live[LIVE];
+  uint32_t count = 0;
+  uint64_t live_bytes = 0, random = 17;
+  policies_fixture fixture;
+  policies_fixture_open(&fixture, &(policies_fixture_options){.spec = bounded[_i].spec, .capacity = 1 * GIB});
+  for (int i = 0; i < STREAM_EVENTS; i++) {
+    const uint64_t size = (1 + policies_random_below(&random, 32)) * 2 * MIB;
+    while (count == LIVE || live_bytes + size > room) {
+      const uint64_t victim = policies_random_below(&random, count);
+      policies_free(&fixture, live[victim].address);
+      live_bytes -= live[victim].size;
+      live[victim] = live[--count];
+    }
+    live[count].address = policies_alloc(&fixture, size, 0);
+    live[count++].size = size;
+    live_bytes += size;
+    const uint64_t stitched = policies_counter(&fixture, "stitched_bytes"),
+                   held = policies_counter(&fixture, "pblock_bytes");
+    require(stitched <= bounded[_i].ratio * held, "%s, event %d: %" PRIu64 " bytes are stitched of %" PRIu64,
+            bounded[_i].spec, i, stitched, held);
+    if (i % (STREAM_EVENTS / STREAM_CHECKS) == 0) policies_fixture_check(&fixture, bounded[_i].spec);
+  }
+  ck_assert_uint_gt(policies_operation(&fixture, "stitch_free")->count, 0);
+  policies_fixture_close(&fixture);
+}
+END_TEST
+
 static Suite *stitch_free_suite(void) {
   Suite *suite = suite_create("policies_gmlake_stitch_free");
   TCase *limits = tcase_create("limits");
@@ -174,6 +225,11 @@ static Suite *stitch_free_suite(void) {
   tcase_add_loop_test(laps, does_not_drift_over_a_thousand_laps, 0,
                       (int)(sizeof lap_specs / sizeof *lap_specs));
   suite_add_tcase(suite, laps);
+  TCase *stream = tcase_create("an endless stream");
+  tcase_set_timeout(stream, 60);
+  tcase_add_loop_test(stream, places_do_not_grow_over_an_endless_stream, 0,
+                      (int)(sizeof bounded / sizeof *bounded));
+  suite_add_tcase(suite, stream);
   return suite;
 }
 

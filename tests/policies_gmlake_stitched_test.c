@@ -98,19 +98,22 @@ START_TEST(never_frees_what_is_held) {
 }
 END_TEST
 
+static const char *const contradictions[][2] = {
+    {"gmlake:frag_limit=1GiB,stitch_bytes=1MiB", "stitch_bytes=1MiB must not be below frag_limit=1GiB"},
+    {"gmlake:stitch_ratio=0.5", "stitch_ratio=0.5 must be 0 or from 1 on"},
+};
+
 /* A stitched block that no limit lets live would cost new memory every time. */
 START_TEST(refuses_limits_that_contradict) {
   policy_spec spec;
   policy *refused = NULL;
   char message[256];
   vmm_driver *sim;
-  ck_assert_int_eq(
-      policy_spec_parse("gmlake:frag_limit=1GiB,stitch_bytes=1MiB", &spec, message, sizeof message),
-      VMM_SUCCESS);
+  ck_assert_int_eq(policy_spec_parse(contradictions[_i][0], &spec, message, sizeof message), VMM_SUCCESS);
   ck_assert_int_eq(vmm_sim_create(&(vmm_sim_configuration){.capacity = GIB}, &sim), VMM_SUCCESS);
   ck_assert_int_eq(policy_create(&spec, sim, UINT64_MAX, &refused, message, sizeof message),
                    VMM_INVALID_VALUE);
-  ck_assert_ptr_nonnull(strstr(message, "stitch_bytes=1MiB must not be below frag_limit=1GiB"));
+  ck_assert_ptr_nonnull(strstr(message, contradictions[_i][1]));
   vmm_driver_destroy(sim);
 }
 END_TEST
@@ -148,6 +151,21 @@ START_TEST(never_frees_what_is_active_through_a_pblock) {
   uint64_t exact = policies_operation(&fixture, "S1")->count;
   policies_alloc(&fixture, 20 * MIB, 0); /* still an exact match */
   ck_assert_uint_eq(policies_operation(&fixture, "S1")->count, exact + 1);
+  policies_fixture_close(&fixture);
+}
+END_TEST
+
+/* Past stitch_ratio that does not keep it: 16, 20, 24 and 22 are more than the 60 of all pBlocks, and until
+ * an eighth less is left the least recently used go, of which the one of 20 is active. */
+START_TEST(frees_what_is_active_past_its_ratio) {
+  vmm_address blocks[6];
+  policies_fixture fixture = open_two_stitched("gmlake:stitching=views,stitch_ratio=1", blocks);
+  ck_assert_uint_eq(policies_alloc(&fixture, 10 * MIB, 0), blocks[2]);
+  policies_free(&fixture, stitch_third(&fixture, blocks));
+  gmlake_expect_blocks(&fixture, "at the limit", "8, 8, 10!, 10, 12, 12, <8 8>, <10 10>, <12 12>");
+  policies_alloc(&fixture, 22 * MIB, 0);
+  gmlake_expect_blocks(&fixture, "past it", "8, 8, 10!, 10, 12!, 10! 2, <12 10 2>, <12 10>");
+  ck_assert(vmm_sim_accessible(fixture.sim, blocks[2], 10 * MIB));
   policies_fixture_close(&fixture);
 }
 END_TEST
@@ -311,7 +329,8 @@ static Suite *stitched_suite(void) {
   tcase_add_test(freeing, frees_the_least_recently_used_by_mappings);
   tcase_add_test(freeing, never_frees_what_is_held);
   tcase_add_test(freeing, never_frees_what_is_active_through_a_pblock);
-  tcase_add_test(freeing, refuses_limits_that_contradict);
+  tcase_add_test(freeing, frees_what_is_active_past_its_ratio);
+  tcase_add_loop_test(freeing, refuses_limits_that_contradict, 0, 2);
   tcase_add_test(freeing, keeps_to_its_limit_over_laps);
   tcase_add_test(freeing, frees_nothing_without_having_waited);
   tcase_add_test(freeing, makes_room_when_addresses_run_out);

@@ -17,6 +17,7 @@ const char *const *policies_specs(void) {
       "gmlake:frag_limit=8MiB",
       "gmlake:chunk=4MiB,frag_limit=4MiB,stitch_count=6,stitch_bytes=64MiB",
       "gmlake:stitch_count=0",
+      "gmlake:stitch_ratio=1,cross_stream=seen",
       "gmlake:largest_chunk=2MiB,stitch_mappings=20,cross_stream=wait",
       "gmlake:largest_chunk=16MiB,room=8MiB,cross_stream=seen,tolerance=2MiB",
       "gmlake:largest_chunk=6MiB,room=0,stitch=after_growing,small_limit=5MiB",
