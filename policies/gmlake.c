@@ -309,6 +309,8 @@ static size_t paper_counters(const policy *base, policy_counter *counters, size_
       {"stitched_mappings_count", self->spaces.alias_mappings},
       {"requests_below_frag_limit_count", self->below_limit},
       {"borrowed_bytes", self->borrowed_bytes},
+      {"indexed_pblocks_count", self->indexed_pblocks},
+      {"indexed_places_count", self->indexed_places},
   };
   size_t count = sizeof all / sizeof *all;
   memcpy(counters, all, (count < capacity ? count : capacity) * sizeof *all);

@@ -99,6 +99,7 @@ typedef struct gmlake {
   uint64_t borrowed_bytes;
   bool indexes; /* the index of runs is used */
   gmlake_pblock *changed;
+  uint64_t indexed_pblocks, indexed_places; /* brought up to date in it, ever */
   uint64_t stamp;
 
   unsigned state_operation[GMLAKE_STATES];

@@ -297,8 +297,10 @@ static vmm_stream wanted_index(const gmlake *self, const gmlake_pblock *pblock) 
 void gmlake_index_changes(gmlake *self) {
   for (gmlake_pblock *pblock = self->changed; pblock; pblock = pblock->next_changed) {
     const vmm_stream wanted = wanted_index(self, pblock);
+    self->indexed_pblocks++;
     for (gmlake_place *place = pblock->places; place; place = place->other) {
       place->free_on = wanted;
+      self->indexed_places++;
       __builtin_prefetch(place->previous);
       __builtin_prefetch(place->next);
     }

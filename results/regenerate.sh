@@ -562,7 +562,7 @@ variants_into() {
 # One line an option, with everything else at its default: means over the recordings of training runs.
 gmlake_options=(default tolerance=2MiB tolerance=16MiB cross_stream=seen cross_stream=wait stitch=after_growing small_limit=8MiB room=0 room=512MiB largest_chunk=2MiB
   largest_chunk=8MiB largest_chunk=16MiB largest_chunk=32MiB largest_chunk=128MiB chunk=4MiB chunk=16MiB chunk=32MiB stitching=views stitching=views,candidates=smallest
-  stitching=views,candidates=oldest stitching=eager stitch_count=200 stitch_bytes=4GiB)
+  stitching=views,candidates=oldest stitching=eager stitch_ratio=2 stitch_ratio=1 stitch_count=200 stitch_bytes=4GiB)
 
 options_into() {
   local folder=$1 list=bfc,gmlake option csv=$1/gmlake_options.csv

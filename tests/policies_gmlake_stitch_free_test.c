@@ -208,6 +208,11 @@ START_TEST(places_do_not_grow_over_an_endless_stream) {
     if (i % (STREAM_EVENTS / STREAM_CHECKS) == 0) policies_fixture_check(&fixture, bounded[_i].spec);
   }
   ck_assert_uint_gt(policies_operation(&fixture, "stitch_free")->count, 0);
+  const uint64_t changes = policies_counter(&fixture, "indexed_pblocks_count"),
+                 places = policies_counter(&fixture, "indexed_places_count");
+  require(places <= 2 * (1 + bounded[_i].ratio) * changes,
+          "%s: %" PRIu64 " places were looked at for %" PRIu64 " changes of pBlocks", bounded[_i].spec,
+          places, changes);
   policies_fixture_close(&fixture);
 }
 END_TEST
