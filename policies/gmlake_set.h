@@ -11,8 +11,6 @@
 
 #include "pools/blocks.h"
 
-#define GMLAKE_NO_MEMBER UINT32_MAX
-
 enum { GMLAKE_SET_LEVELS = 5 };
 
 typedef struct gmlake_set {
