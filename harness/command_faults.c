@@ -86,11 +86,9 @@ static void parse_part(struct argp_state *state, faults_options *options, const 
 
 static error_t parse_option(int key, char *argument, struct argp_state *state) {
   faults_options *options = state->input;
-  char message[1024];
   switch (key) {
     case OPTION_POLICY:
-      if (!policy_specs_add_list(&options->specs, argument, message, sizeof message))
-        argp_failure(state, EXIT_STATUS_USAGE, 0, "%s", message);
+      policy_specs_parse(state, &options->specs, argument);
       return 0;
     case OPTION_EVENTS:
       options->events = option_parse_count(state, "events", argument, 1, 1000000);

@@ -69,11 +69,9 @@ static const char documentation[] =
 
 static error_t parse_option(int key, char *argument, struct argp_state *state) {
   oom_options *options = state->input;
-  char message[1024];
   switch (key) {
     case OPTION_POLICY:
-      if (!policy_specs_add_list(&options->specs, argument, message, sizeof message))
-        argp_failure(state, EXIT_STATUS_USAGE, 0, "%s", message);
+      policy_specs_parse(state, &options->specs, argument);
       return 0;
     case OPTION_DEVICE:
       options->device.profile = argument;
@@ -84,9 +82,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
         argp_error(state, "--capacity=%s: expected a multiple of 2 MiB, at most 512 GiB", argument);
       return 0;
     case OPTION_FREES:
-      options->trace.free_requests = strcmp(argument, "requested") == 0;
-      if (!options->trace.free_requests && strcmp(argument, "completed") != 0)
-        argp_error(state, "--frees=%s: expected completed or requested", argument);
+      options->trace.free_requests = option_parse_frees(state, argument);
       return 0;
     case OPTION_NO_SEEDS:
       options->no_seeds = true;

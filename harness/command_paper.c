@@ -84,14 +84,12 @@ static void refuse_item(struct argp_state *state, const char *word) {
 
 static error_t parse_option(int key, char *argument, struct argp_state *state) {
   paper_settings *settings = state->input;
-  char message[1024];
   switch (key) {
     case OPTION_FOLDER:
       settings->folder = argument;
       return 0;
     case OPTION_POLICY:
-      if (!policy_specs_add_list(&settings->specs, argument, message, sizeof message))
-        argp_failure(state, EXIT_STATUS_USAGE, 0, "%s", message);
+      policy_specs_parse(state, &settings->specs, argument);
       return 0;
     case OPTION_DEVICE:
       settings->device = argument;

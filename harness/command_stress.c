@@ -153,11 +153,9 @@ static error_t parse_what(int key, char *argument, struct argp_state *state, str
 
 static error_t parse_option(int key, char *argument, struct argp_state *state) {
   stress_options *options = state->input;
-  char message[1024];
   switch (key) {
     case OPTION_POLICY:
-      if (!policy_specs_add_list(&options->specs, argument, message, sizeof message))
-        argp_failure(state, EXIT_STATUS_USAGE, 0, "%s", message);
+      policy_specs_parse(state, &options->specs, argument);
       return 0;
     case OPTION_DRIVER:
       options->device.driver = argument;

@@ -45,6 +45,14 @@ static bool parse_fraction(const char *text, double *fraction) {
   return *fraction > 0 && *fraction <= 1;
 }
 
+bool option_parse_frees(struct argp_state *state, const char *text) {
+  const bool requested = strcmp(text, "requested") == 0;
+  if (!requested && strcmp(text, "completed") != 0) {
+    argp_error(state, "--frees=%s: expected completed or requested", text);
+  }
+  return requested;
+}
+
 bool option_read_share(const char *text, uint64_t *bytes, double *fraction) {
   *bytes = 0;
   if (parse_fraction(text, fraction)) return true;

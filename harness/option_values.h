@@ -16,6 +16,8 @@ uint64_t option_parse_size(struct argp_state *state, const char *option, const c
 /* --option=text: a whole number from least to most. */
 uint64_t option_parse_count(struct argp_state *state, const char *option, const char *text, uint64_t least,
                             uint64_t most);
+/* --frees=text: completed (false) or requested (true). */
+bool option_parse_frees(struct argp_state *state, const char *text);
 /* "40GiB" and such gives bytes and a fraction of 0; "0.5" or "50%" the fraction, above 0 and at most 1, and 0
  * bytes. A plain number is bytes. false: it is neither. */
 bool option_read_share(const char *text, uint64_t *bytes, double *fraction);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/exit_status.h"
+
 size_t policy_specs_first_length(const char *list) {
   size_t length = 0;
   while (true) {
@@ -29,6 +31,13 @@ static bool add_spec(policy_specs *specs, const char *text, char *message, size_
   if (policy_spec_parse(text, &items[specs->count], message, message_size) != VMM_SUCCESS) return false;
   specs->count++;
   return true;
+}
+
+void policy_specs_parse(struct argp_state *state, policy_specs *specs, const char *list) {
+  char message[1024];
+  if (!policy_specs_add_list(specs, list, message, sizeof message)) {
+    argp_failure(state, EXIT_STATUS_USAGE, 0, "%s", message);
+  }
 }
 
 bool policy_specs_add_all(policy_specs *specs, unsigned without, char *message, size_t message_size) {

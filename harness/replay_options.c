@@ -109,12 +109,6 @@ static const char documentation[] =
     "Exit status: 0 done; 1 a check failed; 2 bad usage or input; 3 requests found no memory; 4 the device "
     "is unusable.";
 
-static void parse_frees(struct argp_state *state, replay_options *options, const char *text) {
-  options->trace.free_requests = strcmp(text, "requested") == 0;
-  if (!options->trace.free_requests && strcmp(text, "completed") != 0)
-    argp_error(state, "--frees=%s: expected completed or requested", text);
-}
-
 static void parse_dump_at(struct argp_state *state, replay_options *options, const char *text) {
   if (strcmp(text, "peak") == 0) {
     options->dump = (replay_dump){.moment = REPLAY_DUMP_PEAK};
@@ -148,18 +142,15 @@ static void parse_dump(struct argp_state *state, replay_options *options, const 
 
 static error_t parse_option(int key, char *argument, struct argp_state *state) {
   replay_options *options = state->input;
-  char message[1024];
   switch (key) {
     case OPTION_POLICY:
-      if (!policy_specs_add_list(&options->specs, argument, message, sizeof message)) {
-        argp_failure(state, EXIT_STATUS_USAGE, 0, "%s", message);
-      }
+      policy_specs_parse(state, &options->specs, argument);
       return 0;
     case OPTION_LAPS:
       options->laps = option_parse_count(state, "laps", argument, 1, LAPS_LIMIT);
       return 0;
     case OPTION_FREES:
-      parse_frees(state, options, argument);
+      options->trace.free_requests = option_parse_frees(state, argument);
       return 0;
     case OPTION_DRIVER:
       options->device.driver = argument;

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "harness/program.h"
+#include "tests/test_main.h"
 
 enum { ARGUMENTS_LIMIT = 32 };
 
@@ -32,9 +33,8 @@ static void remove_folder(void) {
 /* The folder that holds this test's files, made at first need and removed at the end. */
 static const char *folder(void) {
   if (folder_path[0] && folder_owner == getpid()) return folder_path;
-  const char *base = getenv("TEST_TMPDIR");
   folder_owner = getpid();
-  snprintf(folder_path, sizeof folder_path, "%s/harness_test.%ld", base ? base : "/tmp", (long)folder_owner);
+  snprintf(folder_path, sizeof folder_path, "%s/harness_test.%ld", test_scratch(), (long)folder_owner);
   ck_assert_msg(mkdir(folder_path, 0700) == 0 || errno == EEXIST, "%s cannot be made", folder_path);
   ck_assert_int_eq(atexit(remove_folder), 0);
   return folder_path;

@@ -16,7 +16,7 @@ done
 [ "$(id -u)" -eq 0 ] || skip 'slurmd wants to be root'
 
 # Sockets have short names.
-here=$(mktemp -d /tmp/lakebed-slurm.XXXXXX)
+here=$(mktemp -d -t lakebed-slurm.XXXXXX)
 cd -- "$here" || exit 1
 mkdir -- state spool-n1 spool-n2 spool-n3 munge
 chmod 755 "$here" munge

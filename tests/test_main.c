@@ -19,6 +19,12 @@ typedef struct skip_list {
 
 static skip_list *skips;
 
+const char *test_scratch(void) {
+  const char *folder = getenv("TEST_TMPDIR");
+  if (!folder) folder = getenv("TMPDIR");
+  return folder ? folder : P_tmpdir;
+}
+
 void test_skip_record(const char *function, int line, const char *reason) {
   int index = atomic_fetch_add(&skips->count, 1);
   if (index >= SKIPS_KEPT) return;

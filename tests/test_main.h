@@ -32,6 +32,10 @@ int test_main(Suite *(*const *suite_functions)(void));
     return;                                         \
   } while (0)
 
+/* The folder in which a test may make files and folders of its own: TEST_TMPDIR, else TMPDIR, else the
+ * system's. Static. */
+const char *test_scratch(void);
+
 /* Notes a skip for the parent process. Called by test_skip. */
 void test_skip_record(const char *function, int line, const char *reason);
 

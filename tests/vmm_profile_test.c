@@ -1,6 +1,7 @@
 /* Latency profiles: the built-in ones against what was measured, interpolation, bad files. */
 #include "vmm/profile.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,8 +24,8 @@
 static char message[300];
 
 /* Loads a profile with this text from a file that is named in path. */
-static vmm_status load_bytes(const char *text, size_t size, vmm_profile **profile, char path[64]) {
-  strcpy(path, "/tmp/lakebed-profile-XXXXXX");
+static vmm_status load_bytes(const char *text, size_t size, vmm_profile **profile, char path[PATH_MAX]) {
+  snprintf(path, PATH_MAX, "%s/lakebed-profile-XXXXXX", test_scratch());
   int file = mkstemp(path);
   ck_assert_int_ge(file, 0);
   ck_assert_int_eq(write(file, text, size), (ssize_t)size);
@@ -35,7 +36,7 @@ static vmm_status load_bytes(const char *text, size_t size, vmm_profile **profil
 }
 
 static vmm_profile *load_text(const char *text) {
-  char path[64];
+  char path[PATH_MAX];
   vmm_profile *profile = NULL;
   vmm_status status = load_bytes(text, strlen(text), &profile, path);
   ck_assert_msg(status == VMM_SUCCESS, "%s", message);
@@ -218,7 +219,7 @@ START_TEST(bad_files_are_refused_with_their_line) {
        ":6: expected usable_bytes to hold one granule of 8192"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    char path[64], expected[200];
+    char path[PATH_MAX], expected[PATH_MAX + 200];
     vmm_profile *profile;
     vmm_status status = load_bytes(cases[i].text, strlen(cases[i].text), &profile, path);
     ck_assert_int_eq(status, VMM_INVALID_VALUE);
@@ -230,7 +231,7 @@ START_TEST(bad_files_are_refused_with_their_line) {
 END_TEST
 
 START_TEST(odd_files_are_refused) {
-  char path[64];
+  char path[PATH_MAX];
   vmm_profile *profile;
   static const char with_zero[] = "lakebed-profile 1\ndevice a\0b\n";
   ck_assert_int_eq(load_bytes(with_zero, sizeof with_zero - 1, &profile, path), VMM_INVALID_VALUE);
@@ -259,7 +260,7 @@ END_TEST
 /* Any file and any room for the message: an answer, never a crash. */
 START_TEST(damaged_files_are_answered) {
   static const char good[] = HEADER "cost create 1024 0 10\ncost map 4096 300 100.5\n";
-  char path[64], text[sizeof good];
+  char path[PATH_MAX], text[sizeof good];
   vmm_profile *profile;
   for (size_t cut = 0; cut < sizeof good - 1; cut++) {
     if (load_bytes(good, cut, &profile, path) == VMM_SUCCESS) vmm_profile_destroy(profile);

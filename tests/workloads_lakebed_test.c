@@ -20,8 +20,7 @@ static const trace_options requests = {.free_requests = true};
 static char folder[PATH_MAX];
 
 static void make_folder(void) {
-  const char *parent = getenv("TEST_TMPDIR");
-  snprintf(folder, sizeof folder, "%s/lakebed-test-XXXXXX", parent != NULL ? parent : "/tmp");
+  snprintf(folder, sizeof folder, "%s/lakebed-test-XXXXXX", test_scratch());
   ck_assert_ptr_nonnull(mkdtemp(folder));
 }
 

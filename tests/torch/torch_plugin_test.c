@@ -1,5 +1,6 @@
 /* The plugin for PyTorch through its C functions, on the simulated device. */
 #include <jansson.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -218,10 +219,11 @@ START_TEST(a_fraction_bounds_what_is_held) {
 }
 END_TEST
 
-static char folder[] = "/tmp/lakebed_torch.XXXXXX";
-static char path[64];
+static char folder[PATH_MAX];
+static char path[PATH_MAX + 16];
 
 static void make_folder(void) {
+  snprintf(folder, sizeof folder, "%s/lakebed_torch.XXXXXX", test_scratch());
   ck_assert_ptr_nonnull(mkdtemp(folder));
   snprintf(path, sizeof path, "%s/run.lbt", folder);
 }
