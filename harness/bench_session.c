@@ -10,7 +10,7 @@
 #include "harness/bench_build.h"
 #include "harness/bench_host.h"
 #include "harness/device.h"
-#include "harness/option_values.h"
+#include "harness/output_file.h"
 #include "harness/program.h"
 #include "harness/replay_output.h"
 #include "harness/units.h"
@@ -338,8 +338,7 @@ static bool write_csv(const bench_session *session, FILE *stream) {
 static bool write_json(const bench_session *session, FILE *stream) {
   json_t *document = json_copy(session->header);
   bool written = document && json_object_set(document, "results", session->results) == 0 &&
-                 json_dumpf(document, stream, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0 &&
-                 fputc('\n', stream) != EOF;
+                 output_json(document, JSON_INDENT(2) | JSON_REAL_PRECISION(9), stream);
   json_decref(document);
   return written;
 }
@@ -347,19 +346,11 @@ static bool write_json(const bench_session *session, FILE *stream) {
 /* Before the work, so that a wrong path shows at once. */
 static bool open_files(bench_session *session) {
   const bench_options *options = session->options;
-  if (options->json_path && !(session->json_file = option_open_output(options->json_path))) return false;
-  if (options->csv_path && !(session->csv_file = option_open_output(options->csv_path))) return false;
+  if (options->json_path && !(session->json_file = output_open(options->json_path))) return false;
+  if (options->csv_path && !(session->csv_file = output_open(options->csv_path))) return false;
   bool taken = session->json_file == stdout || session->csv_file == stdout;
   session->report = taken ? NULL : stdout;
   return true;
-}
-
-/* written: all of it has gone into the stream. */
-static bool close_file(FILE *stream, const char *path, bool written) {
-  if (written) return option_close_output(stream, path);
-  option_abandon_output(stream, path);
-  program_complain("%s could not be written", path);
-  return false;
 }
 
 static void release(bench_session *session) {
@@ -420,8 +411,8 @@ exit_status bench_session_open(bench_session *session, const bench_options *opti
     }
   }
   if (status != EXIT_STATUS_DONE) {
-    option_abandon_output(session->json_file, options->json_path);
-    option_abandon_output(session->csv_file, options->csv_path);
+    output_abandon(session->json_file, options->json_path);
+    output_abandon(session->csv_file, options->csv_path);
     release(session);
     return status;
   }
@@ -436,8 +427,8 @@ exit_status bench_session_close(bench_session *session, exit_status status) {
   note_host_loops(session);
   bool json_written = !session->json_file || write_json(session, session->json_file);
   bool csv_written = !session->csv_file || write_csv(session, session->csv_file);
-  json_written = close_file(session->json_file, options->json_path, json_written);
-  csv_written = close_file(session->csv_file, options->csv_path, csv_written);
+  json_written = output_close(session->json_file, options->json_path, json_written);
+  csv_written = output_close(session->csv_file, options->csv_path, csv_written);
   if (!json_written || !csv_written) status = exit_status_worse(status, EXIT_STATUS_USAGE);
   if (session->lost) {
     program_complain("the host had no memory for some of the results");

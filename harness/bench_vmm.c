@@ -6,6 +6,7 @@
 
 #include "harness/bench.h"
 #include "harness/option_values.h"
+#include "harness/output_file.h"
 #include "harness/program.h"
 
 enum option_key {
@@ -150,7 +151,7 @@ static exit_status refuse(const char *what) {
 static exit_status check_profile_path(const bench_vmm *bench) {
   const char *const others[] = {bench->options.json_path, bench->options.csv_path};
   for (size_t i = 0; bench->profile_path && i < sizeof others / sizeof *others; i++) {
-    if (!others[i] || !option_same_file(bench->profile_path, others[i])) continue;
+    if (!others[i] || !output_same_file(bench->profile_path, others[i])) continue;
     program_complain("%s cannot be written: it is being written already", bench->profile_path);
     return EXIT_STATUS_USAGE;
   }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "harness/bench_vmm.h"
-#include "harness/option_values.h"
+#include "harness/output_file.h"
 #include "harness/program.h"
 #include "harness/table.h"
 #include "harness/units.h"
@@ -59,14 +59,10 @@ static bool write_profile(bench_vmm *bench, const bench_points *self, FILE *stre
 }
 
 static exit_status save_profile(bench_vmm *bench, const bench_points *self, const char *path) {
-  FILE *stream = option_open_output(path);
+  FILE *stream = output_open(path);
   if (!stream) return EXIT_STATUS_USAGE;
-  if (write_profile(bench, self, stream)) {
-    return option_close_output(stream, path) ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
-  }
-  option_abandon_output(stream, path);
-  program_complain("%s could not be written", path);
-  return EXIT_STATUS_USAGE;
+  const bool complete = write_profile(bench, self, stream);
+  return output_close(stream, path, complete) ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
 }
 
 static void record_points(bench_vmm *bench, const bench_points *self) {

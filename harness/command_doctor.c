@@ -11,6 +11,7 @@
 #include "harness/instrument_cupti.h"
 #include "harness/instrument_nvtx.h"
 #include "harness/option_values.h"
+#include "harness/output_file.h"
 #include "harness/program.h"
 #include "vmm/profile.h"
 
@@ -108,14 +109,10 @@ static void examine_instruments(doctor *self) {
 static exit_status write_json(const doctor *self, const char *path) {
   json_object_set_new(self->json, "exit_status", json_integer(self->status));
   json_object_set_new(self->json, "usable", json_boolean(self->status == EXIT_STATUS_DONE));
-  FILE *stream = option_open_output(path);
+  FILE *stream = output_open(path);
   if (!stream) return EXIT_STATUS_USAGE;
-  if (json_dumpf(self->json, stream, JSON_INDENT(2)) == 0 && fputc('\n', stream) != EOF) {
-    return option_close_output(stream, path) ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
-  }
-  option_abandon_output(stream, path);
-  program_complain("%s could not be written", path);
-  return EXIT_STATUS_USAGE;
+  const bool complete = output_json(self->json, JSON_INDENT(2), stream);
+  return output_close(stream, path, complete) ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
 }
 
 exit_status command_doctor(int argc, char **argv) {

@@ -10,6 +10,7 @@
 
 #include "harness/oom_output.h"
 #include "harness/option_values.h"
+#include "harness/output_file.h"
 #include "harness/policy_specs.h"
 #include "harness/program.h"
 #include "harness/replay_output.h"
@@ -112,7 +113,7 @@ static exit_status parse(int argc, char **argv, oom_options *options) {
   char message[1024];
   exit_status status = option_read_command(&parser, argc, argv, options, NULL);
   if (status != EXIT_STATUS_DONE) return status;
-  if (option_is_standard_output(options->json_path) && option_is_standard_output(options->csv_path)) {
+  if (output_is_standard(options->json_path) && output_is_standard(options->csv_path)) {
     program_complain("only one of --json and --csv can go to standard output");
     return EXIT_STATUS_USAGE;
   }
@@ -311,13 +312,13 @@ static exit_status try_trace(const oom_options *options, const device_model *mod
 static bool open_sinks(const oom_options *options, oom_sinks *sinks) {
   if (options->json_path) {
     if (!trace_list_spares(&options->traces, options->json_path)) return false;
-    sinks->json = option_open_output(options->json_path);
+    sinks->json = output_open(options->json_path);
     sinks->array = json_array();
     if (!sinks->json || !sinks->array) return false;
   }
   if (options->csv_path) {
     if (!trace_list_spares(&options->traces, options->csv_path)) return false;
-    sinks->csv = option_open_output(options->csv_path);
+    sinks->csv = output_open(options->csv_path);
     if (!sinks->csv) return false;
     oom_csv_header(sinks->csv);
   }
@@ -326,22 +327,18 @@ static bool open_sinks(const oom_options *options, oom_sinks *sinks) {
 }
 
 static exit_status close_sinks(const oom_options *options, oom_sinks *sinks) {
-  bool written = true;
-  if (sinks->json && sinks->array) {
-    const size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION(15);
-    written = json_dumpf(sinks->array, sinks->json, flags) == 0 && fputc('\n', sinks->json) != EOF;
-    if (!written) program_complain("%s could not be written", options->json_path);
-  }
+  const bool complete =
+      !sinks->json || output_json(sinks->array, JSON_INDENT(2) | JSON_REAL_PRECISION(15), sinks->json);
   json_decref(sinks->array);
-  written &= option_close_output(sinks->json, options->json_path);
-  written &= option_close_output(sinks->csv, options->csv_path);
+  bool written = output_close(sinks->json, options->json_path, complete);
+  written &= output_close(sinks->csv, options->csv_path, true);
   return written ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
 }
 
 static void abandon_sinks(const oom_options *options, oom_sinks *sinks) {
   json_decref(sinks->array);
-  option_abandon_output(sinks->json, options->json_path);
-  option_abandon_output(sinks->csv, options->csv_path);
+  output_abandon(sinks->json, options->json_path);
+  output_abandon(sinks->csv, options->csv_path);
 }
 
 static exit_status run(const oom_options *options) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "harness/option_values.h"
+#include "harness/output_file.h"
 #include "harness/program.h"
 #include "harness/table.h"
 #include "harness/units.h"
@@ -200,12 +201,9 @@ static exit_status print_json(const policy_class *only) {
   for (const policy_class *const *class = policy_list(); *class; class ++) {
     if (!only || only == *class) json_array_append_new(array, policy_object(*class));
   }
-  bool written = json_dumpf(array, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) == 0;
+  const bool complete = output_json(array, JSON_INDENT(2) | JSON_REAL_PRECISION(15), stdout);
   json_decref(array);
-  putchar('\n');
-  if (written) return EXIT_STATUS_DONE;
-  program_complain("the JSON could not be written");
-  return EXIT_STATUS_USAGE;
+  return output_close(stdout, "-", complete) ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
 }
 
 exit_status command_policies(int argc, char **argv) {

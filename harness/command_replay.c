@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "harness/option_values.h"
+#include "harness/output_file.h"
 #include "harness/program.h"
 #include "harness/replay.h"
 #include "harness/replay_options.h"
@@ -29,7 +30,7 @@ static bool check_outputs(const replay_options *options) {
   for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
     if (paths[i] && !trace_list_spares(&options->traces, paths[i])) return false;
     for (size_t k = 0; paths[i] && k < i; k++) {
-      if (!paths[k] || !option_same_file(paths[i], paths[k])) continue;
+      if (!paths[k] || !output_same_file(paths[i], paths[k])) continue;
       program_complain("%s cannot be written: it is being written already", paths[i]);
       return false;
     }
@@ -49,37 +50,37 @@ static report_page *create_page(const replay_options *options) {
 /* Opens all files before the work, so that a wrong path shows at once. */
 static bool open_sinks(const replay_options *options, const replay_group *group, replay_sinks *sinks) {
   if (options->json_path) {
-    sinks->json = option_open_output(options->json_path);
+    sinks->json = output_open(options->json_path);
     sinks->array = json_array();
     if (!sinks->json || !sinks->array) return false;
   }
   if (options->csv_path) {
-    sinks->csv = option_open_output(options->csv_path);
+    sinks->csv = output_open(options->csv_path);
     if (!sinks->csv) return false;
     replay_csv_header(group, sinks->csv);
   }
   if (options->timeline_path) {
-    sinks->timeline = option_open_output(options->timeline_path);
+    sinks->timeline = output_open(options->timeline_path);
     if (!sinks->timeline) return false;
     replay_timeline_header(sinks->timeline);
   }
   if (options->iterations_path) {
-    sinks->iterations = option_open_output(options->iterations_path);
+    sinks->iterations = output_open(options->iterations_path);
     if (!sinks->iterations) return false;
     replay_iterations_header(sinks->iterations);
   }
   if (options->dump_svg_path) {
-    sinks->dump_svg = option_open_output(options->dump_svg_path);
+    sinks->dump_svg = output_open(options->dump_svg_path);
     sinks->drawing = memory_drawing_create();
     if (!sinks->dump_svg || !sinks->drawing) return false;
   }
   if (options->dump_json_path) {
-    sinks->dump_json = option_open_output(options->dump_json_path);
+    sinks->dump_json = output_open(options->dump_json_path);
     sinks->maps = json_array();
     if (!sinks->dump_json || !sinks->maps) return false;
   }
   if (options->report_path) {
-    sinks->page_file = option_open_output(options->report_path);
+    sinks->page_file = output_open(options->report_path);
     sinks->page = create_page(options);
     if (!sinks->page_file || !sinks->page) return false;
   }
@@ -96,42 +97,32 @@ static void free_contents(replay_sinks *sinks) {
   report_destroy(sinks->page);
 }
 
-static bool write_json(const json_t *array, size_t flags, FILE *stream, const char *path) {
-  if (!stream) return true;
-  if (json_dumpf(array, stream, flags | JSON_REAL_PRECISION(15)) == 0 && fputc('\n', stream) != EOF)
-    return true;
-  program_complain("%s could not be written", path);
-  return false;
-}
-
 static exit_status close_sinks(const replay_options *options, replay_sinks *sinks) {
-  bool written = write_json(sinks->array, JSON_INDENT(2), sinks->json, options->json_path);
-  written &= write_json(sinks->maps, JSON_COMPACT, sinks->dump_json, options->dump_json_path);
-  if (sinks->drawing) written &= memory_drawing_write(sinks->drawing, sinks->dump_svg);
-  if (sinks->page && !report_write(sinks->page, sinks->page_file)) {
-    program_complain("%s could not be written", options->report_path);
-    written = false;
-  }
+  const size_t flags = JSON_REAL_PRECISION(15);
+  const bool json = !sinks->json || output_json(sinks->array, JSON_INDENT(2) | flags, sinks->json);
+  const bool maps = !sinks->dump_json || output_json(sinks->maps, JSON_COMPACT | flags, sinks->dump_json);
+  const bool drawing = !sinks->drawing || memory_drawing_write(sinks->drawing, sinks->dump_svg);
+  const bool page = !sinks->page || report_write(sinks->page, sinks->page_file);
   free_contents(sinks);
-  written &= option_close_output(sinks->json, options->json_path);
-  written &= option_close_output(sinks->csv, options->csv_path);
-  written &= option_close_output(sinks->timeline, options->timeline_path);
-  written &= option_close_output(sinks->iterations, options->iterations_path);
-  written &= option_close_output(sinks->dump_svg, options->dump_svg_path);
-  written &= option_close_output(sinks->dump_json, options->dump_json_path);
-  written &= option_close_output(sinks->page_file, options->report_path);
+  bool written = output_close(sinks->json, options->json_path, json);
+  written &= output_close(sinks->csv, options->csv_path, true);
+  written &= output_close(sinks->timeline, options->timeline_path, true);
+  written &= output_close(sinks->iterations, options->iterations_path, true);
+  written &= output_close(sinks->dump_svg, options->dump_svg_path, drawing);
+  written &= output_close(sinks->dump_json, options->dump_json_path, maps);
+  written &= output_close(sinks->page_file, options->report_path, page);
   return written ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
 }
 
 static void abandon_sinks(const replay_options *options, replay_sinks *sinks) {
   free_contents(sinks);
-  option_abandon_output(sinks->json, options->json_path);
-  option_abandon_output(sinks->csv, options->csv_path);
-  option_abandon_output(sinks->timeline, options->timeline_path);
-  option_abandon_output(sinks->iterations, options->iterations_path);
-  option_abandon_output(sinks->dump_svg, options->dump_svg_path);
-  option_abandon_output(sinks->dump_json, options->dump_json_path);
-  option_abandon_output(sinks->page_file, options->report_path);
+  output_abandon(sinks->json, options->json_path);
+  output_abandon(sinks->csv, options->csv_path);
+  output_abandon(sinks->timeline, options->timeline_path);
+  output_abandon(sinks->iterations, options->iterations_path);
+  output_abandon(sinks->dump_svg, options->dump_svg_path);
+  output_abandon(sinks->dump_json, options->dump_json_path);
+  output_abandon(sinks->page_file, options->report_path);
 }
 
 static void show_outcome(progress *shown, const replay_result *result) {

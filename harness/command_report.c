@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "harness/option_values.h"
+#include "harness/output_file.h"
 #include "harness/program.h"
 #include "harness/report.h"
 
@@ -106,7 +107,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
 
 static bool spares_inputs(const report_options *options) {
   for (size_t i = 0; i < options->count; i++) {
-    if (!option_same_file(options->output, options->inputs[i])) continue;
+    if (!output_same_file(options->output, options->inputs[i])) continue;
     program_complain("%s cannot be written: it is among the results to read", options->output);
     return false;
   }
@@ -116,7 +117,7 @@ static bool spares_inputs(const report_options *options) {
 /* Is the file of this number one of those before it? */
 static bool is_repeated(const report_options *options, size_t number) {
   size_t i = 0;
-  while (i < number && !option_same_file(options->inputs[i], options->inputs[number])) i++;
+  while (i < number && !output_same_file(options->inputs[i], options->inputs[number])) i++;
   return i < number;
 }
 
@@ -133,13 +134,10 @@ static exit_status add_inputs(const report_options *options, report_page *page) 
 }
 
 static exit_status write_page(const report_options *options, report_page *page) {
-  FILE *stream = option_open_output(options->output);
+  FILE *stream = output_open(options->output);
   if (!stream) return EXIT_STATUS_USAGE;
-  if (report_write(page, stream))
-    return option_close_output(stream, options->output) ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
-  program_complain("%s could not be written", options->output);
-  option_abandon_output(stream, options->output);
-  return EXIT_STATUS_USAGE;
+  const bool complete = report_write(page, stream);
+  return output_close(stream, options->output, complete) ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
 }
 
 static exit_status make_page(const report_options *options) {

@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "harness/option_values.h"
+#include "harness/output_file.h"
 #include "harness/policy_specs.h"
 #include "harness/program.h"
 #include "harness/stress_output.h"
@@ -254,7 +255,7 @@ typedef struct stress_work {
 /* The program goes where --save-program says, with what is wrong as its head. */
 static void tell_program(const stress_work *work, const stress_total *total, const stress_program *program) {
   const stress_options *options = work->options;
-  FILE *stream = options->save_path ? option_open_output(options->save_path) : stderr;
+  FILE *stream = options->save_path ? output_open(options->save_path) : stderr;
   if (!stream) return;
   fprintf(stream, "# %s, seed %" PRIu64 ", step %" PRIu64 ": %s\n", total->spec->text, total->seed,
           total->sum.step, total->sum.message);
@@ -265,7 +266,7 @@ static void tell_program(const stress_work *work, const stress_total *total, con
   if (work->limit != UINT64_MAX) fprintf(stream, " --limit %" PRIu64, work->limit);
   fprintf(stream, " --check-every 1 --program FILE\n");
   stress_program_write(program, stream);
-  if (options->save_path) option_close_output(stream, options->save_path);
+  if (options->save_path) output_close(stream, options->save_path, true);
 }
 
 static void tell_finding(stress_work *work, const stress_settings *settings, stress_total *total) {

@@ -6,6 +6,7 @@
 
 #include "harness/device.h"
 #include "harness/option_values.h"
+#include "harness/output_file.h"
 #include "harness/policy_specs.h"
 #include "harness/program.h"
 #include "harness/replay.h"
@@ -237,7 +238,7 @@ static exit_status compare_on(const compare_options *options, const device_model
     return EXIT_STATUS_CHECK_FAILED;
   }
   if (options->csv_path) {
-    csv = option_open_output(options->csv_path);
+    csv = output_open(options->csv_path);
     if (!csv) {
       free(measures);
       return EXIT_STATUS_USAGE;
@@ -254,9 +255,9 @@ static exit_status compare_on(const compare_options *options, const device_model
   }
   if (status == EXIT_STATUS_DONE) {
     if (csv) write_csv(options, measures, csv);
-    if (!option_close_output(csv, options->csv_path)) status = EXIT_STATUS_USAGE;
+    if (!output_close(csv, options->csv_path, true)) status = EXIT_STATUS_USAGE;
   } else {
-    option_abandon_output(csv, options->csv_path);
+    output_abandon(csv, options->csv_path);
   }
   for (size_t i = 0; i < options->traces.count; i++) free(measures[i].sizes);
   free(measures);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "harness/option_values.h"
+#include "harness/output_file.h"
 #include "harness/program.h"
 #include "harness/progress.h"
 #include "harness/replay_output.h"
@@ -226,12 +227,9 @@ static exit_status print_json(const trace_facts *facts, size_t count) {
   bool written = array != NULL;
   for (size_t i = 0; i < count && written; i++)
     written = json_array_append_new(array, facts_object(&facts[i])) == 0;
-  if (written) written = json_dumpf(array, stdout, JSON_INDENT(2)) == 0;
+  written = output_close(stdout, "-", written && output_json(array, JSON_INDENT(2), stdout));
   json_decref(array);
-  putchar('\n');
-  if (written) return EXIT_STATUS_DONE;
-  program_complain("the JSON could not be written");
-  return EXIT_STATUS_USAGE;
+  return written ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
 }
 
 static exit_status inform(const info_options *options) {

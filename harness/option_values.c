@@ -4,13 +4,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "harness/program.h"
 #include "policies/policy.h"
-#include "workloads/partial_file.h"
 
 uint64_t option_parse_size(struct argp_state *state, const char *option, const char *text) {
   uint64_t bytes = 0;
@@ -97,73 +94,4 @@ void option_date(char text[OPTION_DATE_TEXT]) {
   struct tm utc;
   if (!gmtime_r(&now, &utc) || strftime(text, OPTION_DATE_TEXT, "%Y-%m-%dT%H:%M:%SZ", &utc) == 0)
     text[0] = '\0';
-}
-
-/* The stream's file is called path: it is none that gets its name at the end. */
-static bool written_in_place(FILE *stream, const char *partial) {
-  struct stat opened, named;
-  return stream == stdout || fstat(fileno(stream), &opened) != 0 || lstat(partial, &named) != 0 ||
-         opened.st_dev != named.st_dev || opened.st_ino != named.st_ino;
-}
-
-FILE *option_open_output(const char *path) {
-  if (strcmp(path, "-") == 0) return stdout;
-  if (!*path) {
-    program_complain("the name of an output is empty");
-    return NULL;
-  }
-  struct stat about;
-  bool exists = lstat(path, &about) == 0;
-  FILE *stream = NULL;
-  if (exists && !S_ISREG(about.st_mode)) {
-    stream = fopen(path, "w");
-  } else if (!exists || access(path, W_OK) == 0) {
-    char *partial = partial_file_name(path);
-    int file = partial ? partial_file_create(partial) : -1;
-    stream = file >= 0 ? fdopen(file, "w") : NULL;
-    if (file >= 0 && !stream) {
-      close(file);
-      partial_file_remove(partial);
-    }
-    free(partial);
-  }
-  if (!stream) {
-    program_complain("%s cannot be written: %s", path,
-                     errno == EEXIST ? "it is being written already" : strerror(errno));
-  }
-  return stream;
-}
-
-bool option_is_standard_output(const char *path) { return path && strcmp(path, "-") == 0; }
-
-bool option_close_output(FILE *stream, const char *path) {
-  if (!stream) return true;
-  bool written = fflush(stream) == 0 && !ferror(stream);
-  char *partial = partial_file_name(path);
-  bool in_place = !partial || written_in_place(stream, partial);
-  if (stream != stdout && fclose(stream) != 0) written = false;
-  if (!in_place && written)
-    written = partial_file_finish(partial, path);
-  else if (!in_place)
-    partial_file_remove(partial);
-  free(partial);
-  if (!written) program_complain("%s could not be written", path);
-  return written;
-}
-
-void option_abandon_output(FILE *stream, const char *path) {
-  if (!stream || stream == stdout) return;
-  char *partial = partial_file_name(path);
-  if (partial && !written_in_place(stream, partial)) partial_file_remove(partial);
-  free(partial);
-  fclose(stream);
-}
-
-bool option_same_file(const char *left, const char *right) {
-  struct stat first, second;
-  bool exists = stat(left, &first) == 0;
-  if (exists && !S_ISREG(first.st_mode)) return false;
-  if (strcmp(left, right) == 0) return strcmp(left, "-") != 0;
-  return exists && stat(right, &second) == 0 && first.st_dev == second.st_dev &&
-         first.st_ino == second.st_ino;
 }

@@ -7,7 +7,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "harness/exit_status.h"
 
@@ -38,17 +37,5 @@ exit_status option_read_command(const struct argp *parser, int argc, char **argv
 enum { OPTION_DATE_TEXT = 32 };
 /* "2025-01-31T12:00:00Z": now. */
 void option_date(char text[OPTION_DATE_TEXT]);
-
-/* Is it "-"? NULL is not. */
-bool option_is_standard_output(const char *path);
-/* "-": standard output. A regular file has its name only when it is closed, so that what it held before is
- * there until all of the new is. NULL: says why. */
-FILE *option_open_output(const char *path);
-/* Accepts NULL. Returns false and says so when not everything was written. */
-bool option_close_output(FILE *stream, const char *path);
-/* Accepts NULL. Leaves what path held before. */
-void option_abandon_output(FILE *stream, const char *path);
-/* Do both name one regular file, or one that is yet to be made? Not for "-". */
-bool option_same_file(const char *left, const char *right);
 
 #endif

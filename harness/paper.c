@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/option_values.h"
+#include "harness/output_file.h"
 #include "harness/program.h"
 #include "harness/sweep.h"
 
@@ -83,9 +83,9 @@ static exit_status make_grid(const paper_settings *settings, const bool *chosen,
                              const char *folder, sweep_grid **grid) {
   char *path;
   if (asprintf(&path, "%s.grid", folder) < 0) return no_memory();
-  FILE *stream = option_open_output(path);
+  FILE *stream = output_open(path);
   bool written = stream && write_grid(settings, chosen, timeline_points, stream);
-  written = option_close_output(stream, path) && written;
+  written = stream && output_close(stream, path, written);
   exit_status status = written ? sweep_grid_read(path, grid) : EXIT_STATUS_USAGE;
   free(path);
   return status;

@@ -91,7 +91,7 @@ bool paper_write_bench(const paper_settings *settings);
 bool paper_write_summary(const paper_results *results);
 
 /* Draws what has been asked for and written. Without gnuplot says so. */
-bool paper_draw(const paper_settings *settings);
+exit_status paper_draw(const paper_settings *settings);
 
 /* Runs workloads (a bit each of PAPER_WORKLOADS) with so many points of memory over events, and keeps the
  * logs in FOLDER/NAME. The caller frees results' cells. */

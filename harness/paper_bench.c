@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/option_values.h"
+#include "harness/output_file.h"
 #include "harness/paper.h"
 #include "harness/program.h"
 #include "harness/text_line.h"
@@ -70,9 +70,9 @@ static bool write_benchmark(const paper_settings *settings, paper_item item, con
   if (asprintf(&csv_path, "%s/%s.csv", settings->folder, name) < 0) csv_path = NULL;
   if (asprintf(&json_path, "%s/%s.json", settings->folder, name) < 0) json_path = NULL;
   FILE *in = fopen(settings->bench, "r");
-  bool spared = !csv_path || !option_same_file(csv_path, settings->bench);
-  FILE *csv = in && csv_path && spared ? option_open_output(csv_path) : NULL;
-  FILE *json = csv && json_path ? option_open_output(json_path) : NULL;
+  bool spared = !csv_path || !output_same_file(csv_path, settings->bench);
+  FILE *csv = in && csv_path && spared ? output_open(csv_path) : NULL;
+  FILE *json = csv && json_path ? output_open(json_path) : NULL;
   json_t *object = json_object();
   bool written = json && object;
   if (!in) {
@@ -84,17 +84,16 @@ static bool write_benchmark(const paper_settings *settings, paper_item item, con
     program_complain("%s: %s has no results of it", name, settings->bench);
     written = false;
   }
-  if (written)
-    written =
-        json_dumpf(object, json, JSON_INDENT(1) | JSON_REAL_PRECISION(10)) == 0 && fputc('\n', json) != EOF;
-  json_decref(object);
   if (in) fclose(in);
   if (written) {
-    written = option_close_output(csv, csv_path) & option_close_output(json, json_path);
+    const bool complete = output_json(object, JSON_INDENT(1) | JSON_REAL_PRECISION(10), json);
+    written = output_close(csv, csv_path, true);
+    written &= output_close(json, json_path, complete);
   } else {
-    option_abandon_output(csv, csv_path);
-    option_abandon_output(json, json_path);
+    output_abandon(csv, csv_path);
+    output_abandon(json, json_path);
   }
+  json_decref(object);
   free(csv_path);
   free(json_path);
   return written;

@@ -1,12 +1,14 @@
 /* The figures, drawn by gnuplot from the tables. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "harness/output_file.h"
 #include "harness/paper.h"
 #include "harness/program.h"
 
@@ -39,16 +41,31 @@ static void show(FILE *errors) {
   for (int c; (c = fgetc(errors)) != EOF;) fputc(c, stderr);
 }
 
-/* What it says is shown when it fails: it warns of every panel for which the paper has no numbers. */
-static int run_gnuplot(const char *folder, const char *settings, const char *script) {
+static void copy_all(int from, FILE *to) {
+  char bytes[4096];
+  ssize_t count;
+  while ((count = read(from, bytes, sizeof bytes)) > 0 || (count < 0 && errno == EINTR))
+    if (count > 0) fwrite(bytes, 1, (size_t)count, to);
+}
+
+/* Its standard output goes to picture. What it says is shown when it fails: it warns of every panel for which
+ * the paper has no numbers. */
+static int run_gnuplot(const char *folder, const char *settings, const char *script, FILE *picture) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return -1;
   FILE *errors = tmpfile();
   fflush(NULL);
   pid_t process = fork();
   if (process == 0) {
-    if (chdir(folder) != 0 || (errors && dup2(fileno(errors), STDERR_FILENO) < 0)) _exit(126);
+    if (chdir(folder) != 0 || dup2(ends[1], STDOUT_FILENO) < 0 ||
+        (errors && dup2(fileno(errors), STDERR_FILENO) < 0))
+      _exit(126);
     execlp("gnuplot", "gnuplot", "-e", settings, script, (char *)NULL);
     _exit(errno == ENOENT ? 127 : 126);
   }
+  close(ends[1]);
+  if (process > 0) copy_all(ends[0], picture);
+  close(ends[0]);
   int status = -1;
   while (process > 0 && waitpid(process, &status, 0) < 0 && errno == EINTR) continue;
   status = process > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -63,23 +80,38 @@ static const char *root_folder(void) {
   return root && *root ? root : ".";
 }
 
-/* 0; 127: there is no gnuplot; else it failed, which is said. */
-static int draw(const paper_settings *settings, const char *scripts, const drawing *figure,
-                const char *kind) {
+/* The picture in a file of this path, by way of gnuplot's standard output: gnuplot itself would not say that
+ * it cannot be written whole. *absent: there is no gnuplot; every other failure is said. */
+static exit_status draw_to(const char *path, const char *scripts, const char *settings, const drawing *figure,
+                           bool *absent) {
+  FILE *picture = output_open(path);
+  if (!picture) return EXIT_STATUS_USAGE;
+  const int status = run_gnuplot(scripts, settings, figure->script, picture);
+  *absent = status == 127;
+  if (status == 0) return output_close(picture, path, true) ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
+  output_abandon(picture, path);
+  if (*absent) return EXIT_STATUS_DONE;
+  program_complain("%s could not be drawn by %s", path, figure->script);
+  return EXIT_STATUS_CHECK_FAILED;
+}
+
+static exit_status draw(const paper_settings *settings, const char *scripts, const drawing *figure,
+                        const char *kind, bool *absent) {
   const char *name = paper_item_name(figure->item);
-  char *said = NULL, *folder = realpath(settings->folder, NULL);
-  int status = -1;
-  if (!folder || asprintf(&said, "csv='%s/%s.csv'; out='%s/%s.%s'; %s", folder, name, folder, name, kind,
-                          figure->variables) < 0)
+  char *said = NULL, *path = NULL, *folder = realpath(settings->folder, NULL);
+  exit_status status = EXIT_STATUS_CHECK_FAILED;
+  /* The scripts take the kind from the end of 'out'. */
+  if (folder &&
+      asprintf(&said, "csv='%s/%s.csv'; out='|cat #.%s'; %s", folder, name, kind, figure->variables) < 0)
     said = NULL;
+  if (asprintf(&path, "%s/%s.%s", settings->folder, name, kind) < 0) path = NULL;
   if (folder && strchr(folder, '\'')) {
     program_complain("figures cannot be drawn into a folder with a quote in its name: %s", folder);
-  } else if (said) {
-    status = run_gnuplot(scripts, said, figure->script);
-    if (status != 0 && status != 127)
-      program_complain("%s.%s could not be drawn by %s", name, kind, figure->script);
+  } else if (said && path) {
+    status = draw_to(path, scripts, said, figure, absent);
   }
   free(said);
+  free(path);
   free(folder);
   return status;
 }
@@ -109,16 +141,16 @@ static char *find_scripts(void) {
   return folder;
 }
 
-bool paper_draw(const paper_settings *settings) {
+exit_status paper_draw(const paper_settings *settings) {
   static const char *const kinds[] = {"svg", "png"};
   char *scripts = find_scripts();
-  bool drawn = scripts, absent = false;
-  for (size_t i = 0; drawn && !absent && i < 2 * sizeof drawings / sizeof *drawings; i++) {
+  exit_status status = scripts ? EXIT_STATUS_DONE : EXIT_STATUS_CHECK_FAILED;
+  bool absent = false;
+  for (size_t i = 0; status == EXIT_STATUS_DONE && !absent && i < 2 * sizeof drawings / sizeof *drawings;
+       i++) {
     const drawing *figure = &drawings[i / 2];
     if (!settings->wanted[figure->item] || !has_data(settings, figure->item)) continue;
-    int status = draw(settings, scripts, figure, kinds[i % 2]);
-    absent = status == 127;
-    drawn = status == 0 || absent;
+    status = draw(settings, scripts, figure, kinds[i % 2], &absent);
   }
   if (absent) {
     program_complain(
@@ -126,5 +158,5 @@ bool paper_draw(const paper_settings *settings) {
         settings->folder);
   }
   free(scripts);
-  return drawn;
+  return status;
 }

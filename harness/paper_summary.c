@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/option_values.h"
+#include "harness/output_file.h"
 #include "harness/paper.h"
 #include "harness/program.h"
 #include "harness/replay_output.h"
@@ -205,9 +205,9 @@ static bool print(const paper_results *results, FILE *stream) {
 
 bool paper_write_summary(const paper_results *results) {
   char *path = sweep_path(results->settings->folder, "summary.txt");
-  FILE *stream = path ? option_open_output(path) : NULL;
+  FILE *stream = path ? output_open(path) : NULL;
   bool written = stream && print(results, stream);
-  written = option_close_output(stream, path) && written && write_table(results);
+  written = stream && output_close(stream, path, written) && write_table(results);
   free(path);
   return print(results, stdout) && written;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "harness/option_values.h"
+#include "harness/output_file.h"
 #include "harness/paper.h"
 #include "harness/program.h"
 #include "harness/replay_output.h"
@@ -36,7 +37,7 @@ static void write_value(FILE *stream, const json_t *value) {
 }
 
 static bool write_csv(const paper_table *table, const provenance *lines, const char *path) {
-  FILE *stream = option_open_output(path);
+  FILE *stream = output_open(path);
   if (!stream) return false;
   for (size_t i = 0; i < PROVENANCE_LINES; i++) fprintf(stream, "# %s: %s\n", lines[i].key, lines[i].value);
   for (size_t i = 0; table->columns[i]; i++) fprintf(stream, "%s%s", i ? "," : "", table->columns[i]);
@@ -50,20 +51,19 @@ static bool write_csv(const paper_table *table, const provenance *lines, const c
     }
     fputc('\n', stream);
   }
-  return option_close_output(stream, path);
+  return output_close(stream, path, true);
 }
 
 static bool write_json(const paper_table *table, const provenance *lines, const char *path) {
-  FILE *stream = option_open_output(path);
+  FILE *stream = output_open(path);
   if (!stream) return false;
   json_t *object = json_object();
   for (size_t i = 0; i < PROVENANCE_LINES; i++)
     json_object_set_new(object, lines[i].key, replay_json_words(lines[i].value));
   json_object_set(object, "rows", table->rows);
-  bool written =
-      json_dumpf(object, stream, JSON_COMPACT | JSON_REAL_PRECISION(8)) == 0 && fputc('\n', stream) != EOF;
+  const bool complete = output_json(object, JSON_COMPACT | JSON_REAL_PRECISION(8), stream);
   json_decref(object);
-  return option_close_output(stream, path) && written;
+  return output_close(stream, path, complete);
 }
 
 bool paper_table_write(const paper_table *table, const paper_settings *settings) {

@@ -5,7 +5,9 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "harness/bench.h"
 #include "policies/policy.h"
@@ -43,6 +45,23 @@ void program_complain(const char *format, ...) {
   vfprintf(stderr, format, arguments);
   fputc('\n', stderr);
   va_end(arguments);
+}
+
+/* Has been said that standard output could not be written. */
+static bool told_of_output;
+
+void program_complain_of_output(void) {
+  if (!told_of_output) program_complain("standard output could not be written");
+  told_of_output = true;
+}
+
+static bool output_failed(void) { return fflush(stdout) != 0 || ferror(stdout); }
+
+/* A command line may end the program itself: after its help, with status 0. */
+static void check_output(void) {
+  if (told_of_output || !output_failed()) return;
+  program_complain_of_output();
+  _exit(EXIT_STATUS_USAGE);
 }
 
 /* What the launcher ./lakebed does before it comes to the program. */
@@ -128,9 +147,10 @@ exit_status program_main(int argc, char **argv) {
   argv[0] = name;
   partial_file_watch_signals();
   signal(SIGXFSZ, SIG_IGN); /* a file that may grow no more is a failed write, which is said */
+  atexit(check_output);
   exit_status status = program_dispatch(commands, "A testbed for GPU memory allocators.", argc, argv);
-  if (fflush(stdout) != 0 || ferror(stdout)) {
-    program_complain("standard output could not be written");
+  if (output_failed()) {
+    program_complain_of_output();
     status = exit_status_worse(status, EXIT_STATUS_USAGE);
   }
   return status;

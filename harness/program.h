@@ -23,6 +23,8 @@ exit_status program_dispatch(const program_command *commands, const char *title,
 
 /* "lakebed COMMAND: " and the message on standard error, on a line of its own. */
 void program_complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* That standard output could not be written; once, however often it is called. */
+void program_complain_of_output(void);
 
 exit_status command_replay(int argc, char **argv);
 exit_status command_report(int argc, char **argv);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "harness/option_values.h"
+#include "harness/output_file.h"
 #include "harness/program.h"
 
 enum {
@@ -227,10 +228,9 @@ exit_status replay_options_parse(int argc, char **argv, replay_options *options)
   const struct argp parser = {option_table, parse_option, "[TRACE...]", documentation, children, NULL, NULL};
   exit_status status = option_read_command(&parser, argc, argv, options, &options->command);
   if (status != EXIT_STATUS_DONE) return status;
-  if (option_is_standard_output(options->json_path) + option_is_standard_output(options->csv_path) +
-          option_is_standard_output(options->timeline_path) +
-          option_is_standard_output(options->iterations_path) +
-          option_is_standard_output(options->report_path) >
+  if (output_is_standard(options->json_path) + output_is_standard(options->csv_path) +
+          output_is_standard(options->timeline_path) + output_is_standard(options->iterations_path) +
+          output_is_standard(options->report_path) >
       1) {
     program_complain(
         "only one of --json, --csv, --timeline, --iterations and --report can go to standard output");

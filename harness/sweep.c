@@ -17,6 +17,7 @@ typedef struct run {
   sweep_results results;
   size_t *cells; /* to run */
   size_t count, ended, failed;
+  bool unwritten; /* a result could not be kept */
   progress shown;
 } run;
 
@@ -61,6 +62,7 @@ static void show(run *self) {
 static bool ended(void *context, size_t cell, json_t *object) {
   run *self = context;
   if (!sweep_log_append(self->log, object)) {
+    self->unwritten = true;
     json_decref(object);
     return false;
   }
@@ -86,7 +88,7 @@ static exit_status run_cells(run *self, const sweep_grid *grid) {
   if (all) return EXIT_STATUS_DONE;
   program_complain("stopped after %zu of %zu cells; the same command goes on from there", self->ended,
                    self->count);
-  return EXIT_STATUS_CHECK_FAILED;
+  return self->unwritten ? EXIT_STATUS_USAGE : EXIT_STATUS_CHECK_FAILED;
 }
 
 /* Have cells of this run's part failed? */

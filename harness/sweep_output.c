@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/option_values.h"
+#include "harness/output_file.h"
 #include "harness/program.h"
 #include "harness/replay_output.h"
 #include "harness/sweep.h"
@@ -24,12 +24,10 @@ static bool write_json(const sweep_grid *grid, const char *path, const sweep_res
   for (size_t i = 0; written && i < results->count; i++)
     written = json_array_append_new(array, result_of(grid, results, i)) == 0;
   if (!written) program_complain("no memory for the results");
-  FILE *stream = written ? option_open_output(path) : NULL;
-  if (stream)
-    written = json_dumpf(array, stream, JSON_INDENT(2) | JSON_REAL_PRECISION(15)) == 0 &&
-              fputc('\n', stream) != EOF;
+  FILE *stream = written ? output_open(path) : NULL;
+  written = stream && output_json(array, JSON_INDENT(2) | JSON_REAL_PRECISION(15), stream);
   json_decref(array);
-  return option_close_output(stream, path) && stream && written;
+  return stream && output_close(stream, path, written);
 }
 
 /* ---- CSV ---- */
@@ -91,7 +89,7 @@ static void write_value(FILE *stream, const char *column, const json_t *value) {
 }
 
 static bool write_csv(const sweep_grid *grid, const char *path, const sweep_results *results) {
-  FILE *stream = option_open_output(path);
+  FILE *stream = output_open(path);
   if (!stream) return false;
   fputs("# program: lakebed " PROGRAM_VERSION ", sweep\nkey", stream);
   for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) fprintf(stream, ",%s", columns[i]);
@@ -106,7 +104,7 @@ static bool write_csv(const sweep_grid *grid, const char *path, const sweep_resu
     json_decref(object);
     fputc('\n', stream);
   }
-  return option_close_output(stream, path);
+  return output_close(stream, path, true);
 }
 
 /* ---- both ---- */

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "harness/option_values.h"
+#include "harness/output_file.h"
 #include "harness/program.h"
 #include "harness/sweep.h"
 
@@ -29,13 +29,13 @@ static void write_quoted(FILE *stream, const char *text) {
 }
 
 static bool copy_file(const char *from, const char *to) {
-  FILE *in = fopen(from, "r"), *out = in ? option_open_output(to) : NULL;
+  FILE *in = fopen(from, "r"), *out = in ? output_open(to) : NULL;
   bool copied = in && out;
   for (int c; copied && (c = fgetc(in)) != EOF;) copied = fputc(c, out) != EOF;
   if (in && ferror(in)) copied = false;
   if (!in) program_complain("%s cannot be read: %s", from, strerror(errno));
   if (in) fclose(in);
-  return option_close_output(out, to) && copied;
+  return out && output_close(out, to, copied);
 }
 
 /* The script that each task runs, in the folder in which the job was submitted. */
@@ -47,7 +47,7 @@ static bool write_script(const sweep_submission *submission, const char *script,
     return false;
   }
   program[length] = '\0';
-  FILE *stream = option_open_output(script);
+  FILE *stream = output_open(script);
   if (!stream) return false;
   fputs("#!/bin/sh\nexec ", stream);
   write_quoted(stream, program);
@@ -57,7 +57,7 @@ static bool write_script(const sweep_submission *submission, const char *script,
   write_quoted(stream, submission->folder);
   fprintf(stream, " --shard \"$SLURM_ARRAY_TASK_ID/%u\" --jobs \"${SLURM_CPUS_PER_TASK:-1}\" --wait%s\n",
           submission->shards, submission->retry_failed ? " --retry-failed" : "");
-  return option_close_output(stream, script);
+  return output_close(stream, script, true);
 }
 
 /* Runs a command and keeps the first line that it prints. */

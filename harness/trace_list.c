@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "harness/option_values.h"
+#include "harness/output_file.h"
 #include "harness/program.h"
 
 #define BUNDLED_FOLDER "workloads/bundled"
@@ -105,7 +106,7 @@ void trace_list_free(trace_list *list) {
 
 bool trace_list_spares(const trace_list *list, const char *output) {
   for (size_t i = 0; i < list->count; i++) {
-    if (!option_same_file(output, list->paths[i])) continue;
+    if (!output_same_file(output, list->paths[i])) continue;
     program_complain("%s cannot be written: it is a trace to replay", output);
     return false;
   }

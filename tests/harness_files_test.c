@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "harness/exit_status.h"
-#include "harness/option_values.h"
+#include "harness/output_file.h"
 #include "harness/program.h"
 #include "tests/harness_support.h"
 #include "tests/test_main.h"
@@ -38,20 +38,20 @@ static void ck_assert_no_partial_files(void) {
 
 START_TEST(an_output_has_its_name_when_it_is_whole) {
   char *path = write_test_file("named.txt", BEFORE);
-  FILE *stream = option_open_output(path);
+  FILE *stream = output_open(path);
   ck_assert_ptr_nonnull(stream);
   fputs("half", stream);
   fflush(stream);
   ck_assert_content(path, BEFORE);
-  option_abandon_output(stream, path);
+  output_abandon(stream, path);
   ck_assert_content(path, BEFORE);
-  stream = option_open_output(path);
+  stream = output_open(path);
   ck_assert_ptr_nonnull(stream);
-  ck_assert_ptr_null(option_open_output(path));
+  ck_assert_ptr_null(output_open(path));
   fputs("whole", stream);
-  ck_assert(option_close_output(stream, path));
+  ck_assert(output_close(stream, path, true));
   ck_assert_content(path, "whole");
-  ck_assert_ptr_null(option_open_output(""));
+  ck_assert_ptr_null(output_open(""));
   ck_assert_no_partial_files();
   free(path);
 }

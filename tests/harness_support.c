@@ -1,8 +1,9 @@
+#define _GNU_SOURCE
 #include "tests/harness_support.h"
 
 #include <check.h>
-#include <dirent.h>
 #include <errno.h>
+#include <ftw.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,15 +20,14 @@ enum { ARGUMENTS_LIMIT = 32 };
 static char folder_path[512];
 static pid_t folder_owner;
 
+static int remove_entry(const char *path, const struct stat *about, int kind, struct FTW *place) {
+  (void)about, (void)kind, (void)place;
+  return remove(path);
+}
+
 static void remove_folder(void) {
   /* The program under test is a child that ends with the same handlers. */
-  DIR *opened = getpid() == folder_owner ? opendir(folder_path) : NULL;
-  if (!opened) return;
-  for (struct dirent *entry = readdir(opened); entry; entry = readdir(opened)) {
-    if (entry->d_name[0] != '.') unlinkat(dirfd(opened), entry->d_name, 0);
-  }
-  closedir(opened);
-  rmdir(folder_path);
+  if (getpid() == folder_owner) nftw(folder_path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* The folder that holds this test's files, made at first need and removed at the end. */
@@ -83,21 +83,26 @@ static void run_child(int argc, char **argv, FILE *output, FILE *errors) {
 }
 
 program_run run_program(const char *first, ...) {
+  const char *words[ARGUMENTS_LIMIT + 1] = {first};
+  va_list arguments;
+  va_start(arguments, first);
+  for (size_t count = 1; count < ARGUMENTS_LIMIT && words[count - 1]; count++)
+    words[count] = va_arg(arguments, const char *);
+  va_end(arguments);
+  return run_program_into(NULL, words);
+}
+
+program_run run_program_into(const char *path, const char *const *words) {
   /* The program may write to argv; the copies are kept where a leak checker sees them. */
   static char *copies[ARGUMENTS_LIMIT];
   copies[0] = strdup("lakebed");
   char *argv[ARGUMENTS_LIMIT + 1] = {copies[0]};
   int argc = 1;
-  va_list arguments;
-  va_start(arguments, first);
-  for (const char *argument = first; argument; argument = va_arg(arguments, const char *)) {
+  for (; *words; words++, argc++) {
     ck_assert_int_lt(argc, ARGUMENTS_LIMIT);
-    copies[argc] = strdup(argument);
-    argv[argc] = copies[argc];
-    argc++;
+    argv[argc] = copies[argc] = strdup(*words);
   }
-  va_end(arguments);
-  FILE *output = tmpfile(), *errors = tmpfile();
+  FILE *output = path ? fopen(path, "r+") : tmpfile(), *errors = tmpfile();
   ck_assert(output && errors);
   fflush(stdout);
   fflush(stderr);
@@ -107,7 +112,7 @@ program_run run_program(const char *first, ...) {
   int status = 0;
   ck_assert_int_eq(waitpid(child, &status, 0), child);
   program_run run = {.status = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status),
-                     .output = read_stream(output),
+                     .output = path ? strdup("") : read_stream(output),
                      .errors = read_stream(errors)};
   fclose(output);
   fclose(errors);

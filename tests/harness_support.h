@@ -13,6 +13,9 @@ typedef struct program_run {
 
 /* Runs the program in a process of its own with these arguments (after its name; ends with NULL). */
 program_run run_program(const char *first, ...) __attribute__((sentinel));
+/* The same with words of a list (ends with NULL); its standard output goes to a file that is there, unless
+ * path is NULL, and .output is empty then. */
+program_run run_program_into(const char *path, const char *const *words);
 void program_run_free(program_run *run);
 
 /* Runs it and fails the test unless it ends with the status. */

@@ -555,7 +555,7 @@ START_TEST(a_disk_that_is_full_stops_the_sweep_between_cells) {
   small.rlim_cur = 9000;
   signal(SIGXFSZ, SIG_IGN);
   ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
-  program_run run = run_expecting(EXIT_STATUS_CHECK_FAILED, "sweep", grid, "-o", full, "--quiet");
+  program_run run = run_expecting(EXIT_STATUS_USAGE, "sweep", grid, "-o", full, "--quiet");
   ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0);
   ck_assert_has(run.errors, "cells.jsonl cannot be written");
   ck_assert_has(run.errors, "the same command goes on from there");
