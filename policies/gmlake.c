@@ -214,18 +214,18 @@ static vmm_status alloc_small(gmlake *self, uint64_t requested, vmm_stream strea
 }
 
 static void take_back(gmlake *self, const pool_allocation *taken) {
-  pool_block *block = taken->owner;
   if (self->frees_before_stitch_free > 0) self->frees_before_stitch_free--;
-  if (block->pool == &self->classes) {
-    gmlake_take_back_pblock(self, (gmlake_pblock *)block);
-  } else if (block->pool == &self->sblocks) {
-    gmlake_take_back_sblock(self, (gmlake_sblock *)block);
+  if (taken->requested < self->settings.small_limit) {
+    pool_caching_take_back(&self->small, taken->owner);
+  } else if (((const gmlake_block *)taken->owner)->stitched) {
+    gmlake_take_back_sblock(self, taken->owner);
   } else {
-    pool_caching_take_back(&self->small, block);
+    gmlake_take_back_pblock(self, taken->owner);
   }
 }
 
 static void take_back_complete(gmlake *self, bool wait) {
+  if (self->base.base.heap.pending_count == 0) return;
   pool_allocation taken;
   while (pool_heap_next_complete(&self->base.base.heap, wait, &taken)) take_back(self, &taken);
 }
@@ -334,8 +334,8 @@ static void paper_free_ranges(const policy *base, pool_range_visit *visit, void 
   for (gmlake_class *class = gmlake_classes_first(&self->classes); class;
        class = gmlake_classes_next(class)) {
     for (uint32_t i = 0; i < class->pblocks.used; i++) {
-      const pool_block *block = class->pblocks.members[i];
-      if (block && block->state == POOL_BLOCK_FREE) visit(context, block->size);
+      const gmlake_block *block = class->pblocks.members[i];
+      if (block && block->free) visit(context, block->size);
     }
   }
 }
@@ -345,12 +345,14 @@ static void paper_blocks(const policy *base, policy_block_visit *visit, void *co
   for (gmlake_class *class = gmlake_classes_first(&self->classes); class;
        class = gmlake_classes_next(class)) {
     for (uint32_t i = 0; i < class->pblocks.used; i++) {
-      const pool_block *block = class->pblocks.members[i];
-      if (block) gmlake_visit_block(block, "pBlock", block->state != POOL_BLOCK_FREE, visit, context);
+      const gmlake_block *block = class->pblocks.members[i];
+      if (block)
+        gmlake_visit_block(block->address, block->size, block->stream, false, !block->free, visit, context);
     }
     for (uint32_t i = 0; i < class->sblocks.used; i++) {
-      const gmlake_sblock *sblock = (const gmlake_sblock *)class->sblocks.members[i];
-      if (sblock) gmlake_visit_block(&sblock->base, "sBlock", sblock->held, visit, context);
+      const gmlake_block *block = class->sblocks.members[i];
+      if (block)
+        gmlake_visit_block(block->address, block->size, block->stream, true, block->held, visit, context);
     }
   }
 }

@@ -46,18 +46,15 @@ typedef struct gmlake_settings {
   gmlake_streams streams;
 } gmlake_settings;
 
-/* A VA over several pBlocks. base: backing is the range. */
+/* A VA over several pBlocks. */
 typedef struct gmlake_sblock gmlake_sblock;
 struct gmlake_sblock {
-  pool_block base;
-  gmlake_class *class;
-  gmlake_place *first;    /* its window begins with this place */
-  gmlake_pblock *watched; /* an active pBlock of it, if it is not marked in its class */
-  gmlake_sblock *watch_next, *watch_previous;
+  _Alignas(GMLAKE_CACHE_LINE) gmlake_block base;
+  gmlake_place *first;          /* its window begins with this place */
   gmlake_sblock *older, *newer; /* those not held, by the time they were freed or made */
   uint64_t freed_at;            /* point of its stream */
-  bool held;                    /* given out */
-  bool view;                    /* lies over homes alone: to drop it frees no mapping */
+  gmlake_pblock *watched;       /* an active pBlock of it, if it is not marked in its class */
+  gmlake_sblock *watch_next, *watch_previous;
 };
 
 typedef struct gmlake_sblocks {
@@ -151,16 +148,16 @@ static inline void gmlake_keep_cuts(gmlake *self) { self->cut_count = 0; }
 /* Brings the index of runs up to date. Amortised O(places of the pBlocks that changed * log n). */
 void gmlake_index_changes(gmlake *self);
 static inline void gmlake_pblock_changes(gmlake *self, gmlake_pblock *pblock) {
-  if (pblock->changed || !self->indexes) return;
-  pblock->changed = true;
+  if (pblock->base.changed || !self->indexes) return;
+  pblock->base.changed = true;
   pblock->next_changed = self->changed;
   self->changed = pblock;
 }
 
-/* A free pBlock becomes active. Its mark is left for the next search to find out. */
+/* A free pBlock becomes active. Its mark may be left for the next search to find out. */
 static inline void gmlake_activate(gmlake *self, gmlake_pblock *pblock) {
-  pool_block *base = &pblock->base;
-  base->state = POOL_BLOCK_LIVE;
+  gmlake_block *base = &pblock->base;
+  base->free = false;
   self->free_count--;
   self->free_bytes -= base->size;
   if (base->size >= self->settings.frag_limit) self->stitchable[base->stream] -= base->size;
@@ -171,14 +168,14 @@ void gmlake_wake_watchers(gmlake_pblock *pblock);
 
 /* Update: an active pBlock becomes free. */
 static inline void gmlake_deactivate(gmlake *self, gmlake_pblock *pblock, uint64_t point) {
-  pool_block *base = &pblock->base;
-  base->state = POOL_BLOCK_FREE;
+  gmlake_block *base = &pblock->base;
+  base->free = true;
   pblock->freed_at = point;
   self->free_count++;
   self->free_bytes += base->size;
   if (base->size >= self->settings.frag_limit) self->stitchable[base->stream] += base->size;
-  gmlake_set_mark(&pblock->class->pblocks, base);
-  gmlake_class_has_free(&self->classes, pblock->class);
+  gmlake_set_mark(&base->class->pblocks, base);
+  gmlake_class_has_free(&self->classes, base->class);
   if (pblock->watchers) gmlake_wake_watchers(pblock);
   gmlake_pblock_changes(self, pblock);
 }
@@ -240,14 +237,14 @@ void gmlake_take_back_sblock(gmlake *self, gmlake_sblock *sblock);
 /* Is the chunk asked for a multiple of the device's granularity? If not, message says so. */
 bool gmlake_chunk_fits(const pool_heap *heap, const policy_value *values, char *message, size_t message_size);
 /* One block of either kind for policy_blocks. */
-static inline void gmlake_visit_block(const pool_block *block, const char *kind, bool held,
-                                      policy_block_visit *visit, void *context) {
-  visit(context, &(policy_block){.kind = kind,
-                                 .stitched = kind[0] == 's',
+static inline void gmlake_visit_block(vmm_address address, uint64_t size, vmm_stream stream, bool stitched,
+                                      bool held, policy_block_visit *visit, void *context) {
+  visit(context, &(policy_block){.kind = stitched ? "sBlock" : "pBlock",
+                                 .stitched = stitched,
                                  .held = held,
-                                 .address = block->address,
-                                 .size = block->size,
-                                 .stream = block->stream});
+                                 .address = address,
+                                 .size = size,
+                                 .stream = stream});
 }
 /* "S1" to "S5", "split", "stitch", "stitch_free". */
 void gmlake_define_operations(pool_heap *heap, unsigned states[GMLAKE_STATES], unsigned *split,

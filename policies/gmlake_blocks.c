@@ -63,9 +63,7 @@ vmm_status gmlake_pblock_new(gmlake *self, uint64_t size, vmm_stream stream, gml
     pool_store_delete(&self->spaces.places, place);
     return VMM_OUT_OF_MEMORY;
   }
-  pblock->base =
-      (pool_block){.size = size, .stream = stream, .state = POOL_BLOCK_LIVE, .pool = &self->classes};
-  pblock->class = class;
+  pblock->base = (gmlake_block){.size = size, .class = class, .stream = stream};
   pblock->places = place;
   place->block = pblock;
   place->home = true;
@@ -112,11 +110,10 @@ vmm_status gmlake_pblock_allocate(gmlake *self, gmlake_pblock *pblock, gmlake_sp
   if (status != VMM_SUCCESS) return status;
   gmlake_place *place = pblock->places;
   pblock->base.address = place->address = address;
-  pblock->base.backing = space->range;
   place->space = space;
   place->section = section;
   gmlake_place_enter(place, in_front ? NULL : space->last);
-  gmlake_set_add(&pblock->class->pblocks, &pblock->base);
+  gmlake_set_add(&pblock->base.class->pblocks, &pblock->base);
   self->pblock_count++;
   self->pblock_bytes += size;
   return VMM_SUCCESS;
@@ -154,9 +151,9 @@ static void unindex(gmlake *self, gmlake_pblock *pblock) {
 }
 
 static void join_class(gmlake *self, gmlake_pblock *pblock, gmlake_class *class) {
-  pblock->class = class;
+  pblock->base.class = class;
   gmlake_set_add(&class->pblocks, &pblock->base);
-  if (pblock->base.state == POOL_BLOCK_FREE) {
+  if (pblock->base.free) {
     gmlake_set_mark(&class->pblocks, &pblock->base);
     gmlake_class_has_free(&self->classes, class);
   }
@@ -201,8 +198,8 @@ static bool prepare_split(gmlake *self, const gmlake_pblock *pblock, uint64_t si
   /* Two may join one class; and the old one must have room if the split is undone. */
   if (plan->rest && plan->front_class && plan->rest_class &&
       gmlake_set_prepare(&plan->front_class->pblocks, 2) &&
-      gmlake_set_prepare(&plan->rest_class->pblocks, 2) && gmlake_set_prepare(&pblock->class->pblocks, 1) &&
-      copy_places(self, pblock, plan->rest) &&
+      gmlake_set_prepare(&plan->rest_class->pblocks, 2) &&
+      gmlake_set_prepare(&pblock->base.class->pblocks, 1) && copy_places(self, pblock, plan->rest) &&
       (!keep_size || gmlake_sblock_new(self, pblock->base.size, stream, &plan->whole) == VMM_SUCCESS)) {
     return true;
   }
@@ -220,13 +217,18 @@ vmm_status gmlake_split(gmlake *self, gmlake_pblock *pblock, uint64_t size, bool
   pool_operation_begin(&self->base.base.heap, self->split_operation, size);
   gmlake_pblock *rest = plan.rest;
   unindex(self, pblock);
-  gmlake_set_remove(&pblock->class->pblocks, &pblock->base);
+  gmlake_set_remove(&pblock->base.class->pblocks, &pblock->base);
   self->stitchable[pblock->base.stream] -= stitchable(self, pblock->base.size);
   rest->freed_at = pblock->freed_at;
-  rest->base.backing = pblock->base.backing;
-  rest->base.pool = pblock->base.pool;
-  rest->base.state = POOL_BLOCK_FREE;
-  pool_block_split(&pblock->base, size, &rest->base);
+  rest->base.address = pblock->base.address + size;
+  rest->base.size = pblock->base.size - size;
+  rest->base.stream = pblock->base.stream;
+  rest->base.free = true;
+  pblock->base.size = size;
+  rest->previous = pblock;
+  rest->next = pblock->next;
+  if (rest->next) rest->next->previous = rest;
+  pblock->next = rest;
   gmlake_place *copy = rest->places;
   for (gmlake_place *place = pblock->places; place; place = place->other, copy = copy->other) {
     place->size = size;
@@ -268,14 +270,14 @@ static void undo_cut(gmlake *self, const gmlake_cut *cut) {
   gmlake_index_changes(self);
   unindex(self, front);
   while (rest->places) gmlake_place_delete(&self->spaces, rest->places);
-  gmlake_set_remove(&front->class->pblocks, &front->base);
-  gmlake_set_remove(&rest->class->pblocks, &rest->base);
+  gmlake_set_remove(&front->base.class->pblocks, &front->base);
+  gmlake_set_remove(&rest->base.class->pblocks, &rest->base);
   self->stitchable[front->base.stream] -=
       stitchable(self, front->base.size) + stitchable(self, rest->base.size);
   front->base.size += rest->base.size;
   for (gmlake_place *place = front->places; place; place = place->other) place->size = front->base.size;
-  front->base.next = rest->base.next;
-  if (rest->base.next) rest->base.next->previous = &front->base;
+  front->next = rest->next;
+  if (rest->next) rest->next->previous = front;
   join_class(self, front, gmlake_class_find(&self->classes, front->base.stream, front->base.size));
   self->stitchable[front->base.stream] += stitchable(self, front->base.size);
   self->pblock_count--;
@@ -289,8 +291,8 @@ void gmlake_undo_cuts(gmlake *self, uint64_t first) {
 }
 
 static vmm_stream wanted_index(const gmlake *self, const gmlake_pblock *pblock) {
-  const pool_block *base = &pblock->base;
-  bool free = base->state == POOL_BLOCK_FREE && base->size >= self->settings.frag_limit;
+  const gmlake_block *base = &pblock->base;
+  bool free = base->free && base->size >= self->settings.frag_limit;
   return free ? base->stream : GMLAKE_NOT_INDEXED;
 }
 
@@ -307,7 +309,7 @@ void gmlake_index_changes(gmlake *self) {
   }
   for (gmlake_pblock *pblock; (pblock = self->changed);) {
     self->changed = pblock->next_changed;
-    pblock->changed = false;
+    pblock->base.changed = false;
     for (gmlake_place *place = pblock->places; place; place = place->other)
       gmlake_index_renew(&self->spaces, place);
   }
@@ -317,11 +319,11 @@ void gmlake_index_changes(gmlake *self) {
 
 /* Moves a free pBlock to another stream. false: no host memory. */
 static bool change_stream(gmlake *self, gmlake_pblock *pblock, vmm_stream stream) {
-  pool_block *base = &pblock->base;
+  gmlake_block *base = &pblock->base;
   gmlake_class *class = gmlake_class_get(&self->classes, stream, base->size);
   if (!class || !gmlake_set_prepare(&class->pblocks, 1)) return false;
   unindex(self, pblock);
-  gmlake_set_remove(&pblock->class->pblocks, base);
+  gmlake_set_remove(&pblock->base.class->pblocks, base);
   self->stitchable[base->stream] -= base->size;
   base->stream = stream;
   /* A third stream that borrows it must come after the wait of this one. */
@@ -350,12 +352,12 @@ bool gmlake_borrow(gmlake *self, uint64_t size, vmm_stream stream) {
     if (other == stream || self->stitchable[other] == 0) continue;
     gmlake_cursor cursor;
     gmlake_cursor_begin(&cursor, &self->classes, other, true);
-    pool_block *block;
+    gmlake_block *block;
     int refused = 0;
     while (self->stitchable[stream] < size && refused < REFUSALS && (block = gmlake_cursor_next(&cursor))) {
       if (block->size < self->settings.frag_limit) break;
       /* One that is larger than what is missing is only taken if no smaller one is enough. */
-      pool_block *fit = gmlake_classes_best_fit(&self->classes, other, size - self->stitchable[stream]);
+      gmlake_block *fit = gmlake_classes_best_fit(&self->classes, other, size - self->stitchable[stream]);
       gmlake_pblock *pblock = (gmlake_pblock *)(fit && fit->size <= block->size ? fit : block);
       if (!may_follow(self, pblock, stream)) {
         refused++;
@@ -397,17 +399,17 @@ vmm_status gmlake_pblocks_return(gmlake *self, gmlake_place *first, vmm_address 
   for (gmlake_place *place = first, *next; place && place->address < end; place = next) {
     next = place->next;
     gmlake_pblock *pblock = place->block;
-    pool_block *base = &pblock->base;
-    if (base->state == POOL_BLOCK_FREE) {
+    gmlake_block *base = &pblock->base;
+    if (base->free) {
       self->stitchable[base->stream] -= stitchable(self, base->size);
       self->free_count--;
       self->free_bytes -= base->size;
     }
     self->pblock_count--;
     self->pblock_bytes -= base->size;
-    if (base->previous) base->previous->next = base->next;
-    if (base->next) base->next->previous = base->previous;
-    gmlake_set_remove(&pblock->class->pblocks, base);
+    if (pblock->previous) pblock->previous->next = pblock->next;
+    if (pblock->next) pblock->next->previous = pblock->previous;
+    gmlake_set_remove(&pblock->base.class->pblocks, base);
     gmlake_place_delete(&self->spaces, place);
     pool_store_delete(&self->pblock_store, pblock);
   }
@@ -416,8 +418,7 @@ vmm_status gmlake_pblocks_return(gmlake *self, gmlake_place *first, vmm_address 
 }
 
 static bool may_return(const gmlake_place *place, vmm_stream kept) {
-  return place && place->home && place->block->base.state == POOL_BLOCK_FREE &&
-         place->block->base.stream != kept;
+  return place && place->home && place->block->base.free && place->block->base.stream != kept;
 }
 
 /* The end of the smallest row of free pBlocks from this place on that is made of whole chunks, which are
@@ -497,7 +498,7 @@ static bool index_is_current(const gmlake *self, char *message, size_t message_s
   for (const gmlake_space *space = self->spaces.oldest; space && self->indexes; space = space->newer) {
     for (const gmlake_place *place = space->first; place; place = place->next) {
       const gmlake_pblock *pblock = place->block;
-      if (pblock->changed ||
+      if (pblock->base.changed ||
           (place->indexed == place->free_on && place->free_on == wanted_index(self, pblock)))
         continue;
       snprintf(message, message_size, "the index does not know the state of pBlock 0x%" PRIx64,
@@ -513,11 +514,11 @@ bool gmlake_blocks_check(const gmlake *self, char *message, size_t message_size)
   for (const gmlake_space *space = self->spaces.oldest; space; space = space->newer) {
     for (const gmlake_place *place = space->first; place; place = place->next) {
       if (!place->home) continue;
-      const pool_block *base = &place->block->base;
+      const gmlake_block *base = &place->block->base;
       count++;
       bytes += base->size;
-      free_count += base->state == POOL_BLOCK_FREE;
-      free_bytes += base->state == POOL_BLOCK_FREE ? base->size : 0;
+      free_count += base->free;
+      free_bytes += base->free ? base->size : 0;
       const pool_range *range = space->range;
       for (uint64_t i = 0; i < base->size / range->unit; i++) {
         const pool_slot *slot = gmlake_slot(range, base->address) + i;

@@ -130,10 +130,10 @@ void gmlake_class_has_free(gmlake_classes *classes, gmlake_class *class) {
   RB_INSERT(gmlake_free_class_tree, &classes->free, class);
 }
 
-pool_block *gmlake_class_free_pblock(gmlake_class *class) {
+gmlake_block *gmlake_class_free_pblock(gmlake_class *class) {
   for (;;) {
-    pool_block *block = gmlake_set_first_marked(&class->pblocks);
-    if (!block || block->state == POOL_BLOCK_FREE) return block;
+    gmlake_block *block = gmlake_set_first_marked(&class->pblocks);
+    if (!block || block->free) return block;
     gmlake_set_unmark(&class->pblocks, block);
   }
 }
@@ -143,11 +143,11 @@ static void has_none(gmlake_classes *classes, gmlake_class *class) {
   RB_REMOVE(gmlake_free_class_tree, &classes->free, class);
 }
 
-pool_block *gmlake_classes_best_fit(gmlake_classes *classes, vmm_stream stream, uint64_t size) {
+gmlake_block *gmlake_classes_best_fit(gmlake_classes *classes, vmm_stream stream, uint64_t size) {
   gmlake_class key = {.stream = stream, .size = size}, *next;
   for (gmlake_class *class = RB_NFIND(gmlake_free_class_tree, &classes->free, &key);
        class && class->stream == stream; class = next) {
-    pool_block *block = gmlake_class_free_pblock(class);
+    gmlake_block *block = gmlake_class_free_pblock(class);
     if (block) return block;
     next = RB_NEXT(gmlake_free_class_tree, &classes->free, class);
     has_none(classes, class);
@@ -157,10 +157,10 @@ pool_block *gmlake_classes_best_fit(gmlake_classes *classes, vmm_stream stream, 
 
 static bool has_free(const gmlake_class *class) {
   for (uint32_t number = 0;;) {
-    const pool_block *block = gmlake_set_marked_from(&class->pblocks, number);
+    const gmlake_block *block = gmlake_set_marked_from(&class->pblocks, number);
     if (!block) return false;
-    if (block->state == POOL_BLOCK_FREE) return true;
-    number = gmlake_set_number(block) + 1;
+    if (block->free) return true;
+    number = block->number + 1;
   }
 }
 
@@ -187,13 +187,13 @@ void gmlake_cursor_begin(gmlake_cursor *cursor, gmlake_classes *classes, vmm_str
   cursor->class = class;
 }
 
-pool_block *gmlake_cursor_next(gmlake_cursor *cursor) {
+gmlake_block *gmlake_cursor_next(gmlake_cursor *cursor) {
   while (cursor->class && cursor->class->stream == cursor->stream) {
     gmlake_class *class = cursor->class;
-    pool_block *block;
+    gmlake_block *block;
     while ((block = gmlake_set_marked_from(&class->pblocks, cursor->number))) {
-      cursor->number = gmlake_set_number(block) + 1;
-      if (block->state == POOL_BLOCK_FREE) return block;
+      cursor->number = block->number + 1;
+      if (block->free) return block;
       gmlake_set_unmark(&class->pblocks, block);
     }
     cursor->number = 0;
@@ -212,11 +212,11 @@ bool gmlake_classes_check(const gmlake_classes *classes, char *message, size_t m
     count++;
     bool found = gmlake_class_find(classes, class->stream, class->size) == class, any_free = false;
     for (uint32_t i = 0; found && i < class->pblocks.used; i++) {
-      const pool_block *block = class->pblocks.members[i];
+      const gmlake_block *block = class->pblocks.members[i];
       if (!block) continue;
-      bool free = block->state == POOL_BLOCK_FREE;
+      bool free = block->free;
       any_free |= free;
-      found = gmlake_set_number(block) == i && block->size == class->size && block->stream == class->stream &&
+      found = block->number == i && block->size == class->size && block->stream == class->stream &&
               (!free || gmlake_set_marked_from(&class->pblocks, i) == block);
     }
     if (found && (class->may_be_free || !any_free)) continue;

@@ -56,9 +56,9 @@ gmlake_class *gmlake_class_larger(gmlake_class *class);
 /* A pBlock of the class has become free. O(1), or O(log n) the first time since a search passed by. */
 void gmlake_class_has_free(gmlake_classes *classes, gmlake_class *class);
 /* The free pBlock of the class with the lowest number, NULL if none. Amortised O(1). */
-pool_block *gmlake_class_free_pblock(gmlake_class *class);
+gmlake_block *gmlake_class_free_pblock(gmlake_class *class);
 /* The smallest free pBlock of at least this size, NULL if none. Amortised O(log n). */
-pool_block *gmlake_classes_best_fit(gmlake_classes *classes, vmm_stream stream, uint64_t size);
+gmlake_block *gmlake_classes_best_fit(gmlake_classes *classes, vmm_stream stream, uint64_t size);
 
 /* The size of the largest free pBlock of any stream, 0 if none. O(classes). */
 uint64_t gmlake_classes_largest_free(const gmlake_classes *classes);
@@ -75,7 +75,7 @@ typedef struct gmlake_cursor {
 
 void gmlake_cursor_begin(gmlake_cursor *cursor, gmlake_classes *classes, vmm_stream stream, bool descending);
 /* NULL at the end. */
-pool_block *gmlake_cursor_next(gmlake_cursor *cursor);
+gmlake_block *gmlake_cursor_next(gmlake_cursor *cursor);
 
 /* Marks that are where they should be: every free pBlock has one, in a class of its size and
  * stream. */

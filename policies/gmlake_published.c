@@ -226,7 +226,8 @@ static void published_free_ranges(const policy *base, pool_range_visit *visit, v
 static void published_blocks(const policy *base, policy_block_visit *visit, void *context) {
   published *self = (published *)(uintptr_t)base;
   for (published_block *block = published_first_block(self); block; block = published_next_block(block))
-    gmlake_visit_block(&block->base, "pBlock", block->base.state != POOL_BLOCK_FREE, visit, context);
+    gmlake_visit_block(block->base.address, block->base.size, block->base.stream, false,
+                       block->base.state != POOL_BLOCK_FREE, visit, context);
   published_visit_stitched(self, visit, context);
 }
 

@@ -223,7 +223,8 @@ bool published_drop_idle(published *self) {
 void published_visit_stitched(published *self, policy_block_visit *visit, void *context) {
   published_stitched *stitched;
   RB_FOREACH(stitched, published_size_tree, &self->stitched)
-  gmlake_visit_block(&stitched->base, "sBlock", stitched->held, visit, context);
+  gmlake_visit_block(stitched->base.address, stitched->base.size, stitched->base.stream, true, stitched->held,
+                     visit, context);
 }
 
 void published_forget_stitched(published *self) {

@@ -52,7 +52,7 @@ static bool rebuild(gmlake_set *set, uint32_t capacity) {
   gmlake_set larger = {.capacity = capacity, .level_count = levels_of(capacity), .count = set->count};
   size_t words = 0;
   for (uint32_t level = 0; level < larger.level_count; level++) words += words_of(capacity, level);
-  larger.members = calloc(capacity, sizeof(pool_block *));
+  larger.members = calloc(capacity, sizeof(gmlake_block *));
   larger.levels[0] = calloc(words, sizeof(uint64_t));
   if (!larger.members || !larger.levels[0]) {
     free(larger.members);
@@ -63,9 +63,9 @@ static bool rebuild(gmlake_set *set, uint32_t capacity) {
     larger.levels[level] = larger.levels[level - 1] + words_of(capacity, level - 1);
   }
   for (uint32_t i = 0; i < set->used; i++) {
-    pool_block *block = set->members[i];
+    gmlake_block *block = set->members[i];
     if (!block) continue;
-    block->age_base = larger.used;
+    block->number = larger.used;
     larger.members[larger.used] = block;
     if (is_marked(set, i)) set_bit(&larger, larger.used);
     larger.used++;
@@ -86,25 +86,25 @@ bool gmlake_set_prepare(gmlake_set *set, uint32_t additions) {
   return rebuild(set, capacity);
 }
 
-void gmlake_set_add(gmlake_set *set, pool_block *block) {
-  block->age_base = set->used;
+void gmlake_set_add(gmlake_set *set, gmlake_block *block) {
+  block->number = set->used;
   set->members[set->used++] = block;
   set->count++;
 }
 
-void gmlake_set_remove(gmlake_set *set, pool_block *block) {
-  uint32_t number = gmlake_set_number(block);
+void gmlake_set_remove(gmlake_set *set, gmlake_block *block) {
+  uint32_t number = block->number;
   clear_bit(set, number);
   set->members[number] = NULL;
   set->count--;
   if (number + 1 == set->used) set->used--;
 }
 
-void gmlake_set_mark(gmlake_set *set, const pool_block *block) { set_bit(set, gmlake_set_number(block)); }
+void gmlake_set_mark(gmlake_set *set, const gmlake_block *block) { set_bit(set, block->number); }
 
-void gmlake_set_unmark(gmlake_set *set, const pool_block *block) { clear_bit(set, gmlake_set_number(block)); }
+void gmlake_set_unmark(gmlake_set *set, const gmlake_block *block) { clear_bit(set, block->number); }
 
-pool_block *gmlake_set_marked_from(const gmlake_set *set, uint32_t number) {
+gmlake_block *gmlake_set_marked_from(const gmlake_set *set, uint32_t number) {
   if (number >= set->used) return NULL;
   /* Up until a word has a mark at or after the number, then down along the lowest marks. */
   uint32_t level = 0;

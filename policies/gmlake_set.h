@@ -7,14 +7,29 @@
 #ifndef LAKEBED_POLICIES_GMLAKE_SET_H
 #define LAKEBED_POLICIES_GMLAKE_SET_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-#include "pools/blocks.h"
+#include "vmm/driver.h"
+
+/* What pBlocks and sBlocks have in common. */
+typedef struct gmlake_block {
+  vmm_address address;
+  uint64_t size;
+  struct gmlake_class *class; /* whose set it belongs to */
+  vmm_stream stream;
+  uint32_t number; /* in that set */
+  bool stitched;   /* an sBlock */
+  bool free;       /* of pBlocks: not active */
+  bool changed;    /* of pBlocks: the index may not know its state */
+  bool held;       /* of sBlocks: given out */
+  bool view;       /* of sBlocks: lies over homes alone: to drop it frees no mapping */
+} gmlake_block;
 
 enum { GMLAKE_SET_LEVELS = 5 };
 
 typedef struct gmlake_set {
-  pool_block **members;                /* by number, which the block keeps in age_base; NULL: has left */
+  gmlake_block **members;              /* by number; NULL: has left */
   uint64_t *levels[GMLAKE_SET_LEVELS]; /* marks; then for each word of the level below whether it has any */
   uint32_t level_count;
   uint32_t count;    /* members */
@@ -27,17 +42,15 @@ void gmlake_set_fini(gmlake_set *set);
 /* Makes sure that so many additions cannot fail. false: no host memory. Amortised O(1). */
 bool gmlake_set_prepare(gmlake_set *set, uint32_t additions);
 /* The block becomes the last member, without a mark. */
-void gmlake_set_add(gmlake_set *set, pool_block *block);
-void gmlake_set_remove(gmlake_set *set, pool_block *block);
+void gmlake_set_add(gmlake_set *set, gmlake_block *block);
+void gmlake_set_remove(gmlake_set *set, gmlake_block *block);
 
-void gmlake_set_mark(gmlake_set *set, const pool_block *block);
-void gmlake_set_unmark(gmlake_set *set, const pool_block *block);
+void gmlake_set_mark(gmlake_set *set, const gmlake_block *block);
+void gmlake_set_unmark(gmlake_set *set, const gmlake_block *block);
 /* The marked member with the lowest number from this one on; NULL if none. O(levels). */
-pool_block *gmlake_set_marked_from(const gmlake_set *set, uint32_t number);
+gmlake_block *gmlake_set_marked_from(const gmlake_set *set, uint32_t number);
 
-static inline uint32_t gmlake_set_number(const pool_block *block) { return (uint32_t)block->age_base; }
-
-static inline pool_block *gmlake_set_first_marked(const gmlake_set *set) {
+static inline gmlake_block *gmlake_set_first_marked(const gmlake_set *set) {
   if (set->level_count == 0) return NULL;
   uint32_t number = 0;
   for (uint32_t level = set->level_count; level-- > 0;) {

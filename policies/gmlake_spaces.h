@@ -14,46 +14,50 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "pools/blocks.h"
+#include "policies/gmlake_set.h"
 #include "pools/heap.h"
+#include "pools/store.h"
 
 #define GMLAKE_NOT_INDEXED UINT32_MAX
 
 typedef struct gmlake_space gmlake_space;
 typedef struct gmlake_place gmlake_place;
 
-/* A run of chunks and the VA at which they are at home. base: backing is the range there, previous and
- * next are the other pieces of what was allocated at once, by address. */
+/* What an allocation or a free touches fills one line of the processor's cache, and so do parts of a place.
+ */
+enum { GMLAKE_CACHE_LINE = 64 };
+
+/* A run of chunks and the VA at which they are at home. */
 typedef struct gmlake_pblock gmlake_pblock;
 struct gmlake_pblock {
-  pool_block base;
-  struct gmlake_class *class;
-  gmlake_place *places;           /* linked by other; the first one is home */
-  struct gmlake_sblock *watchers; /* sBlocks known to be active because this one is */
-  gmlake_pblock *next_changed;    /* those whose state the index may not know */
+  _Alignas(GMLAKE_CACHE_LINE) gmlake_block base;
   uint64_t freed_at;              /* point of the stream that freed it last */
+  struct gmlake_sblock *watchers; /* sBlocks known to be active because this one is */
+  gmlake_pblock *next_changed;
+  gmlake_place *places;           /* linked by other; the first one is home */
+  gmlake_pblock *previous, *next; /* the other pieces of what was allocated at once, by address */
   uint64_t stamp;                 /* of the last search that took it */
-  bool changed;
 };
 
-/* What a walk along a space reads comes first. */
+/* What a walk along a space or along a pBlock's places reads comes first, then what the index keeps. */
 struct gmlake_place {
-  gmlake_place *next, *previous; /* in the space, by address; not always adjacent */
+  _Alignas(GMLAKE_CACHE_LINE) gmlake_place *next,
+      *previous; /* in the space, by address; not always adjacent */
   vmm_address address;
-  uint64_t size;      /* of its pBlock */
-  vmm_stream indexed; /* counted as free of this stream; GMLAKE_NOT_INDEXED */
-  vmm_stream free_on; /* what the index is to say next */
-  uint32_t section; /* runs end where it changes: a pBlock may lie in a space twice, but not in one section */
-  uint32_t users;   /* sBlocks that lie over it; not counted at home */
-  gmlake_place *other; /* the next place of the same pBlock */
-  gmlake_space *space;
+  uint64_t size; /* of its pBlock */
   gmlake_pblock *block;
-  uint64_t run;      /* bytes of the run that begins here; 0: none does */
-  uint64_t home_run; /* the same for rows of places at home */
+  gmlake_place *other; /* the next place of the same pBlock */
+  vmm_stream indexed;  /* counted as free of this stream; GMLAKE_NOT_INDEXED */
+  vmm_stream free_on;  /* what the index is to say next */
+  uint32_t section; /* runs end where it changes: a pBlock may lie in a space twice, but not in one section */
   bool home;
   bool has_several;     /* places: the run that begins here */
   bool at_edge;         /* it can be extended in place */
-  bool has_whole_chunk; /* the row that begins here */
+  bool has_whole_chunk; /* the row at home that begins here */
+  uint64_t run;         /* bytes of the run that begins here; 0: none does */
+  uint64_t home_run;    /* the same for rows of places at home */
+  gmlake_space *space;
+  uint32_t users; /* sBlocks that lie over it; not counted at home */
   RB_ENTRY(gmlake_place) by_place;
   RB_ENTRY(gmlake_place) by_size;
   RB_ENTRY(gmlake_place) by_edge;

@@ -34,7 +34,7 @@ static void list_remove(gmlake_sblocks *sblocks, gmlake_sblock *sblock) {
 
 /* Not marked in its class while it watches. */
 static void watch(gmlake_sblock *sblock, gmlake_pblock *pblock) {
-  gmlake_set_unmark(&sblock->class->sblocks, &sblock->base);
+  gmlake_set_unmark(&sblock->base.class->sblocks, &sblock->base);
   sblock->watched = pblock;
   sblock->watch_previous = NULL;
   sblock->watch_next = pblock->watchers;
@@ -56,7 +56,7 @@ void gmlake_wake_watchers(gmlake_pblock *pblock) {
   for (gmlake_sblock *sblock; (sblock = pblock->watchers);) {
     pblock->watchers = sblock->watch_next;
     sblock->watched = NULL;
-    gmlake_set_mark(&sblock->class->sblocks, &sblock->base);
+    gmlake_set_mark(&sblock->base.class->sblocks, &sblock->base);
   }
 }
 
@@ -69,8 +69,7 @@ vmm_status gmlake_sblock_new(gmlake *self, uint64_t size, vmm_stream stream, gml
     gmlake_sblock_discard(self, sblock);
     return VMM_OUT_OF_MEMORY;
   }
-  sblock->base = (pool_block){.size = size, .stream = stream, .pool = &self->sblocks};
-  sblock->class = class;
+  sblock->base = (gmlake_block){.size = size, .class = class, .stream = stream, .stitched = true};
   *made = sblock;
   return VMM_SUCCESS;
 }
@@ -82,19 +81,18 @@ void gmlake_sblock_discard(gmlake *self, gmlake_sblock *sblock) {
 void gmlake_sblock_enter(gmlake *self, gmlake_sblock *sblock, gmlake_place *first) {
   sblock->first = first;
   sblock->base.address = first->address;
-  sblock->base.backing = first->space->range;
-  sblock->view = true;
+  sblock->base.view = true;
   gmlake_place *place;
   GMLAKE_FOR_EACH_PLACE(place, sblock) {
     if (place->home) continue;
     place->users++;
-    sblock->view = false;
+    sblock->base.view = false;
   }
-  gmlake_set_add(&sblock->class->sblocks, &sblock->base);
-  gmlake_set_mark(&sblock->class->sblocks, &sblock->base);
+  gmlake_set_add(&sblock->base.class->sblocks, &sblock->base);
+  gmlake_set_mark(&sblock->base.class->sblocks, &sblock->base);
   list_append(&self->sblocks, sblock);
   self->sblocks.count++;
-  self->sblocks.view_count += sblock->view;
+  self->sblocks.view_count += sblock->base.view;
 }
 
 void gmlake_sblock_forget(gmlake *self, gmlake_sblock *sblock) {
@@ -103,10 +101,10 @@ void gmlake_sblock_forget(gmlake *self, gmlake_sblock *sblock) {
     if (!place->home) place->users--;
   }
   watch_no_more(sblock);
-  gmlake_set_remove(&sblock->class->sblocks, &sblock->base);
+  gmlake_set_remove(&sblock->base.class->sblocks, &sblock->base);
   list_remove(&self->sblocks, sblock);
   self->sblocks.count--;
-  self->sblocks.view_count -= sblock->view;
+  self->sblocks.view_count -= sblock->base.view;
 }
 
 /* A row of chunks in one space that nothing needs. */
@@ -179,7 +177,7 @@ vmm_status gmlake_unstitch(gmlake *self, gmlake_sblock *sblock) {
   gmlake_place *first = sblock->first;
   gmlake_space *space = first->space;
   const vmm_address begin = sblock->base.address, end = begin + sblock->base.size;
-  const bool view = sblock->view;
+  const bool view = sblock->base.view;
   gmlake_sblock_forget(self, sblock);
   gmlake_sblock_discard(self, sblock);
   if (view) return VMM_SUCCESS;
@@ -218,8 +216,8 @@ static bool new_places(gmlake *self, uint64_t count, gmlake_place **list) {
 static uint64_t gather_chunks(gmlake *self, uint64_t member_count) {
   uint64_t count = 0;
   for (uint64_t i = 0; i < member_count; i++) {
-    const pool_block *base = &self->members[i]->base;
-    const pool_range *range = base->backing;
+    const gmlake_block *base = &self->members[i]->base;
+    const pool_range *range = self->members[i]->places->space->range;
     const pool_slot *slot = gmlake_slot(range, base->address);
     for (uint64_t k = 0; k < base->size / range->unit; k++) self->chunks[count++] = slot[k].chunk;
   }
@@ -279,7 +277,7 @@ static bool is_inactive(gmlake_sblock *sblock) {
   const gmlake_place *place;
   GMLAKE_FOR_EACH_PLACE(place, sblock) {
     gmlake_pblock *pblock = place->block;
-    if (pblock->base.state == POOL_BLOCK_FREE && pblock->base.stream == sblock->base.stream) continue;
+    if (pblock->base.free && pblock->base.stream == sblock->base.stream) continue;
     watch(sblock, pblock);
     return false;
   }
@@ -287,7 +285,7 @@ static bool is_inactive(gmlake_sblock *sblock) {
 }
 
 gmlake_sblock *gmlake_class_inactive_sblock(gmlake_class *class) {
-  for (pool_block *base; (base = gmlake_set_first_marked(&class->sblocks));) {
+  for (gmlake_block *base; (base = gmlake_set_first_marked(&class->sblocks));) {
     gmlake_sblock *sblock = (gmlake_sblock *)base;
     if (is_inactive(sblock)) return sblock;
   }
@@ -296,13 +294,13 @@ gmlake_sblock *gmlake_class_inactive_sblock(gmlake_class *class) {
 
 void gmlake_sblock_hold(gmlake *self, gmlake_sblock *sblock) {
   list_remove(&self->sblocks, sblock);
-  sblock->held = true;
+  sblock->base.held = true;
 }
 
 void gmlake_sblock_let_go(gmlake *self, gmlake_sblock *sblock, uint64_t point) {
   list_append(&self->sblocks, sblock);
   sblock->freed_at = point;
-  sblock->held = false;
+  sblock->base.held = false;
 }
 
 /* ---- StitchFree ---- */
@@ -329,7 +327,7 @@ static bool may_unmap(gmlake *self, const gmlake_sblock *sblock, bool *waited) {
 static bool all_free(const gmlake_sblock *sblock) {
   const gmlake_place *place;
   GMLAKE_FOR_EACH_PLACE(place, sblock) {
-    if (place->block->base.state != POOL_BLOCK_FREE) return false;
+    if (!place->block->base.free) return false;
   }
   return true;
 }
@@ -347,7 +345,7 @@ static bool is_over_limits(const gmlake *self) {
 
 /* The least recently used sBlock from here on that may be dropped. To drop a view frees no mapping. */
 static gmlake_sblock *next_to_drop(gmlake_sblock *sblock, bool views_too, bool active_too) {
-  while (sblock && ((sblock->view && !views_too) || (!active_too && !all_free(sblock))))
+  while (sblock && ((sblock->base.view && !views_too) || (!active_too && !all_free(sblock))))
     sblock = sblock->newer;
   return sblock;
 }
@@ -361,7 +359,7 @@ void gmlake_stitch_free(gmlake *self) {
   gmlake_sblock *sblock = next_to_drop(self->sblocks.oldest, views_too, active_too);
   if (sblock) {
     pool_operation_begin(&self->base.base.heap, self->stitch_free_operation, 0);
-    while (sblock && (sblock->view || may_unmap(self, sblock, &waited))) {
+    while (sblock && (sblock->base.view || may_unmap(self, sblock, &waited))) {
       gmlake_sblock *newer = sblock->newer;
       gmlake_unstitch(self, sblock);
       views_too = !kept(self->sblocks.count, settings->stitch_count, true);
@@ -380,7 +378,7 @@ bool gmlake_make_address_room(gmlake *self) {
   pool_operation_begin(&self->base.base.heap, self->stitch_free_operation, 0);
   for (gmlake_sblock *sblock = self->sblocks.oldest, *newer; sblock && dropped < wanted; sblock = newer) {
     newer = sblock->newer;
-    if (sblock->view || !all_free(sblock)) continue;
+    if (sblock->base.view || !all_free(sblock)) continue;
     if (!may_unmap(self, sblock, &waited)) break;
     dropped++;
     gmlake_unstitch(self, sblock);
@@ -398,15 +396,14 @@ static bool sblock_is_sound(const gmlake_sblock *sblock) {
   GMLAKE_FOR_EACH_PLACE(place, sblock) {
     if (place->address != at || place->space != sblock->first->space) return false;
     if (!place->home && place->users == 0) return false;
-    if (sblock->held && place->block->base.state == POOL_BLOCK_FREE) return false;
+    if (sblock->base.held && place->block->base.free) return false;
     view &= place->home;
     at += size_of(place);
   }
-  bool marked =
-      gmlake_set_marked_from(&sblock->class->sblocks, gmlake_set_number(&sblock->base)) == &sblock->base;
-  return at == sblock->base.address + sblock->base.size && view == sblock->view &&
-         marked == !sblock->watched && sblock->class->size == sblock->base.size &&
-         sblock->class->stream == sblock->base.stream;
+  bool marked = gmlake_set_marked_from(&sblock->base.class->sblocks, sblock->base.number) == &sblock->base;
+  return at == sblock->base.address + sblock->base.size && view == sblock->base.view &&
+         marked == !sblock->watched && sblock->base.class->size == sblock->base.size &&
+         sblock->base.class->stream == sblock->base.stream;
 }
 
 bool gmlake_stitched_check(const gmlake *self, char *message, size_t message_size) {
@@ -418,9 +415,9 @@ bool gmlake_stitched_check(const gmlake *self, char *message, size_t message_siz
       const gmlake_sblock *sblock = (const gmlake_sblock *)class->sblocks.members[i];
       if (!sblock) continue;
       count++;
-      views += sblock->view;
-      held += sblock->held;
-      if (sblock->class == class && sblock_is_sound(sblock)) continue;
+      views += sblock->base.view;
+      held += sblock->base.held;
+      if (sblock->base.class == class && sblock_is_sound(sblock)) continue;
       snprintf(message, message_size,
                "sBlock 0x%" PRIx64 " of %" PRIu64 " bytes does not agree with its pBlocks",
                sblock->base.address, sblock->base.size);

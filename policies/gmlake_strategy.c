@@ -4,17 +4,18 @@
 /* ---- giving out, Update ---- */
 
 vmm_status gmlake_give_pblock(gmlake *self, gmlake_pblock *pblock, uint64_t requested, vmm_address *address) {
-  const pool_block *base = &pblock->base;
+  const gmlake_block *base = &pblock->base;
   vmm_status status =
       pool_heap_hand_out(&self->base.base.heap, base->address, base->size, requested, base->stream, pblock);
   if (status != VMM_SUCCESS) return status;
   gmlake_activate(self, pblock);
+  gmlake_set_unmark(&base->class->pblocks, base);
   *address = base->address;
   return VMM_SUCCESS;
 }
 
 vmm_status gmlake_give_sblock(gmlake *self, gmlake_sblock *sblock, uint64_t requested, vmm_address *address) {
-  const pool_block *base = &sblock->base;
+  const gmlake_block *base = &sblock->base;
   vmm_status status =
       pool_heap_hand_out(&self->base.base.heap, base->address, base->size, requested, base->stream, sblock);
   if (status != VMM_SUCCESS) return status;
@@ -74,9 +75,9 @@ static bool give_exact(gmlake *self, uint64_t size, uint64_t requested, vmm_stre
 static void stitch_old_size(gmlake *self, gmlake_pblock *front) {
   if (self->settings.stitching != GMLAKE_EAGER || !gmlake_reserve_members(self, 2)) return;
   self->members[0] = front;
-  self->members[1] = (gmlake_pblock *)front->base.next;
+  self->members[1] = front->next;
   gmlake_sblock *whole;
-  gmlake_stitch(self, 2, front->base.size + front->base.next->size, front->base.stream, &whole);
+  gmlake_stitch(self, 2, front->base.size + front->next->base.size, front->base.stream, &whole);
 }
 
 /* ---- S2 ---- */
@@ -166,7 +167,7 @@ static vmm_status stitch_candidates(gmlake *self, uint64_t size, uint64_t reques
   gmlake_undo_cuts(self, 0);
   if (fresh) {
     /* What the driver does not take back is free memory. */
-    if (fresh->base.state != POOL_BLOCK_FREE) gmlake_deactivate(self, fresh, 0);
+    if (!fresh->base.free) gmlake_deactivate(self, fresh, 0);
     gmlake_pblocks_return(self, fresh->places, fresh->base.address + fresh->base.size);
   }
   return status;
@@ -213,7 +214,7 @@ static vmm_status several_blocks(gmlake *self, uint64_t size, uint64_t requested
 }
 
 /* The whole of a larger block is taken without a Split if the waste is below the fragmentation limit. */
-static bool fits_alone(const gmlake *self, const pool_block *larger, uint64_t size) {
+static bool fits_alone(const gmlake *self, const gmlake_block *larger, uint64_t size) {
   return size >= self->settings.frag_limit || larger->size - size < self->settings.frag_limit;
 }
 
@@ -223,7 +224,7 @@ vmm_status gmlake_alloc_large(gmlake *self, uint64_t size, uint64_t requested, v
   if (status != VMM_SUCCESS) return status;
   for (bool borrowed = false;; borrowed = true) {
     if (give_exact(self, size, requested, stream, address, &status)) return status;
-    const pool_block *larger = gmlake_classes_best_fit(&self->classes, stream, size);
+    const gmlake_block *larger = gmlake_classes_best_fit(&self->classes, stream, size);
     if (larger && fits_alone(self, larger, size)) {
       return in_state(self, GMLAKE_S2, single_block, size, requested, stream, address);
     }

@@ -4,60 +4,80 @@
 
 #include "pools/heap_internal.h"
 
-static uint64_t home(const pool_allocation_map *map, vmm_address address) {
+static inline uint64_t home(const pool_allocation_map *map, vmm_address address) {
   return (address * UINT64_C(0x9E3779B97F4A7C15) >> 20) & (map->capacity - 1);
+}
+
+/* Where the address is, or the empty place where it would be. */
+static inline uint64_t find_place(const pool_allocation_map *map, vmm_address address) {
+  uint64_t i = home(map, address);
+  while (map->addresses[i] != address && map->addresses[i] != 0) i = (i + 1) & (map->capacity - 1);
+  return i;
 }
 
 pool_allocation *heap_lookup(const pool_heap *heap, vmm_address address) {
   const pool_allocation_map *map = &heap->allocations;
   if (map->count == 0 || address == 0) return NULL;
-  for (uint64_t i = home(map, address);; i = (i + 1) & (map->capacity - 1)) {
-    if (map->entries[i].address == address) return &map->entries[i];
-    if (map->entries[i].address == 0) return NULL;
-  }
+  const uint64_t i = find_place(map, address);
+  return map->addresses[i] == address ? &map->entries[i] : NULL;
 }
 
-static void place(pool_allocation_map *map, const pool_allocation *allocation) {
-  uint64_t i = home(map, allocation->address);
-  while (map->entries[i].address != 0) i = (i + 1) & (map->capacity - 1);
-  map->entries[i] = *allocation;
+static void put(pool_allocation_map *map, uint64_t place, const pool_allocation *allocation) {
+  map->addresses[place] = allocation->address;
+  map->entries[place] = *allocation;
 }
 
-static vmm_status grow(pool_allocation_map *map) {
-  if (map->capacity > 0 && map->count * 4 < map->capacity * 3) return VMM_SUCCESS;
+void heap_forget_allocations(pool_heap *heap) {
+  free(heap->allocations.addresses);
+  free(heap->allocations.entries);
+  heap->allocations = (pool_allocation_map){0};
+}
+
+static bool is_full(const pool_allocation_map *map) { return map->count * 2 >= map->capacity; }
+
+static vmm_status grow(pool_heap *heap) {
+  const pool_allocation_map *map = &heap->allocations;
   pool_allocation_map larger = {.capacity = map->capacity ? map->capacity * 2 : 1024, .count = map->count};
+  larger.addresses = calloc(larger.capacity, sizeof *larger.addresses);
   larger.entries = calloc(larger.capacity, sizeof *larger.entries);
-  if (!larger.entries) return VMM_OUT_OF_MEMORY;
-  for (uint64_t i = 0; i < map->capacity; i++) {
-    if (map->entries[i].address != 0) place(&larger, &map->entries[i]);
+  if (!larger.addresses || !larger.entries) {
+    free(larger.addresses);
+    free(larger.entries);
+    return VMM_OUT_OF_MEMORY;
   }
-  free(map->entries);
-  *map = larger;
+  for (uint64_t i = 0; i < map->capacity; i++) {
+    if (map->addresses[i] != 0) put(&larger, find_place(&larger, map->addresses[i]), &map->entries[i]);
+  }
+  heap_forget_allocations(heap);
+  heap->allocations = larger;
   return VMM_SUCCESS;
 }
 
 /* Closes the gap that a removed entry leaves in its probe run. */
-static void remove_entry(pool_allocation_map *map, pool_allocation *entry) {
-  uint64_t mask = map->capacity - 1;
+static void remove_entry(pool_allocation_map *map, const pool_allocation *entry) {
+  const uint64_t mask = map->capacity - 1;
   uint64_t gap = (uint64_t)(entry - map->entries);
-  for (uint64_t i = (gap + 1) & mask; map->entries[i].address != 0; i = (i + 1) & mask) {
-    if (((i - home(map, map->entries[i].address)) & mask) >= ((i - gap) & mask)) {
-      map->entries[gap] = map->entries[i];
+  for (uint64_t i = (gap + 1) & mask; map->addresses[i] != 0; i = (i + 1) & mask) {
+    if (((i - home(map, map->addresses[i])) & mask) >= ((i - gap) & mask)) {
+      put(map, gap, &map->entries[i]);
       gap = i;
     }
   }
-  map->entries[gap].address = 0;
+  map->addresses[gap] = map->entries[gap].address = 0;
   map->count--;
 }
 
 vmm_status pool_heap_hand_out(pool_heap *heap, vmm_address address, uint64_t size, uint64_t requested,
                               vmm_stream stream, void *owner) {
-  if (address == 0 || heap_lookup(heap, address)) return VMM_INVALID_VALUE;
-  if (grow(&heap->allocations) != VMM_SUCCESS) return VMM_OUT_OF_MEMORY;
+  pool_allocation_map *map = &heap->allocations;
+  if (address == 0) return VMM_INVALID_VALUE;
+  if (is_full(map) && grow(heap) != VMM_SUCCESS) return VMM_OUT_OF_MEMORY;
+  const uint64_t place = find_place(map, address);
+  if (map->addresses[place] == address) return VMM_INVALID_VALUE;
   pool_allocation allocation = {
       .address = address, .size = size, .requested = requested, .owner = owner, .stream = stream};
-  place(&heap->allocations, &allocation);
-  heap->allocations.count++;
+  put(map, place, &allocation);
+  map->count++;
   pool_statistics *statistics = &heap->statistics;
   pool_statistic_add(&statistics->allocations, 1);
   pool_statistic_add(&statistics->allocated_bytes, size);

@@ -94,8 +94,7 @@ static void forget_everything(pool_heap *heap) {
   }
   for (pool_chunk *chunk; (chunk = heap->chunks); free(chunk)) heap->chunks = chunk->next;
   for (pool_segment *segment; (segment = heap->segments); free(segment)) heap->segments = segment->next;
-  free(heap->allocations.entries);
-  heap->allocations = (pool_allocation_map){0};
+  heap_forget_allocations(heap);
 }
 
 vmm_status pool_heap_fini(pool_heap *heap) {

@@ -101,6 +101,7 @@ typedef struct pool_observer {
 
 typedef struct pool_allocation_map {
   pool_allocation *entries; /* address 0: empty */
+  vmm_address *addresses;   /* of the entries, once more: what a search reads lies close together */
   uint64_t capacity;        /* a power of two */
   uint64_t count;
 } pool_allocation_map;

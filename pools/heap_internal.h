@@ -25,6 +25,8 @@ struct pool_stream_use {
 
 /* The live or pending allocation at an address. */
 pool_allocation *heap_lookup(const pool_heap *heap, vmm_address address);
+/* Frees the host's memory for live allocations. */
+void heap_forget_allocations(pool_heap *heap);
 /* Drops all pending frees and recorded streams, discarding their events. */
 void heap_forget_pending(pool_heap *heap);
 

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLAB_ITEMS = 256 };
+enum { SLAB_ITEMS = 256, CACHE_LINE = 64 };
 
 struct pool_slab {
   struct pool_slab *next;
-  max_align_t items[];
+  _Alignas(CACHE_LINE) max_align_t items[];
 };
 
 struct pool_unused {
@@ -16,7 +16,7 @@ struct pool_unused {
 
 static struct pool_unused *add_slab(pool_store *store, size_t size) {
   const size_t step = (size + sizeof(max_align_t) - 1) / sizeof(max_align_t);
-  struct pool_slab *slab = malloc(sizeof *slab + SLAB_ITEMS * step * sizeof *slab->items);
+  struct pool_slab *slab = aligned_alloc(CACHE_LINE, sizeof *slab + SLAB_ITEMS * step * sizeof *slab->items);
   if (!slab) return NULL;
   slab->next = store->slabs;
   store->slabs = slab;

@@ -44,7 +44,7 @@ static void describe(const policies_fixture *fixture, char *text, size_t text_si
       const gmlake_place *place = place_at(space, at);
       for (end = at + ranges[i]->unit; end < range_end && place_at(space, end) == place;)
         end += ranges[i]->unit;
-      bool active = home && place && place->block->base.state == POOL_BLOCK_LIVE;
+      bool active = home && place && !place->block->base.free;
       used += (size_t)snprintf(text + used, text_size - used, place ? "%s%" PRIu64 "%s" : "%s(%" PRIu64 ")%s",
                                at > ranges[i]->address ? " " : "", (end - at) / MIB, active ? "!" : "");
     }
