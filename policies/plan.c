@@ -280,7 +280,7 @@ static vmm_status find_offsets(planner *self, ranked *ranks, ranked *best) {
   return status;
 }
 
-vmm_status plan_make(const policy_lifetimes *requests, const plan_settings *settings, plan *made) {
+static vmm_status make_once(const policy_lifetimes *requests, const plan_settings *settings, plan *made) {
   vmm_status status = prepare(requests, settings->quantum, made);
   if (status != VMM_SUCCESS || made->count == 0) return status;
   planner self = {.settings = settings, .made = made};
@@ -293,6 +293,81 @@ vmm_status plan_make(const policy_lifetimes *requests, const plan_settings *sett
   free(self.offsets);
   free(ranks);
   free(best);
+  if (status != VMM_SUCCESS) plan_free(made);
+  return status;
+}
+
+/* ---- requests that failed when recorded ---- */
+
+/* The requests, of which those that fit the room beside what is live with them are not optional. *most: the
+ * most of these that is live at once; 0: there is none of those. To be freed; NULL: no memory. */
+static policy_lifetime *admit(const policy_lifetimes *requests, const plan_settings *settings,
+                              uint64_t *most) {
+  const uint64_t count = requests->count;
+  policy_lifetime *admitted = malloc(count * sizeof *admitted);
+  uint64_t *change = calloc(count + 1, sizeof *change), live = 0, admissions = 0; /* modulo 2^64 */
+  *most = 0;
+  for (uint64_t i = 0; admitted && change && i < count; i++) {
+    admitted[i] = requests->items[i];
+    const uint64_t size = round_up(admitted[i].size, settings->quantum);
+    live += change[i];
+    const uint64_t with = live + size;
+    if (!admitted[i].optional) {
+      live = with;
+      change[admitted[i].end] -= size;
+    } else if (with <= settings->room) {
+      admitted[i].optional = false;
+      admissions++;
+    }
+    if (!admitted[i].optional && with > *most) *most = with;
+  }
+  if (admissions == 0) *most = 0;
+  if (!change) {
+    free(admitted);
+    admitted = NULL;
+  }
+  free(change);
+  return admitted;
+}
+
+/* The highest end of what is not optional in the requests. */
+static uint64_t top_of(const plan *made, const policy_lifetime *requests) {
+  uint64_t top = 0;
+  for (uint64_t i = 0; i < made->count; i++) {
+    const uint64_t end = made->blocks[i].offset + made->blocks[i].size;
+    if (!requests[i].optional && end > top) top = end;
+  }
+  return top;
+}
+
+/* Another plan in the place of one, where those that failed when recorded lie too high in it. */
+static vmm_status place_failed(const policy_lifetimes *requests, const plan_settings *settings, plan *made) {
+  uint64_t most;
+  policy_lifetime *admitted = admit(requests, settings, &most);
+  if (!admitted) return VMM_OUT_OF_MEMORY;
+  const uint64_t top = top_of(made, admitted);
+  vmm_status status = VMM_SUCCESS;
+  if (most > 0 && top > round_up(most, settings->precision)) {
+    plan other;
+    status = make_once(&(policy_lifetimes){admitted, requests->count}, settings, &other);
+    if (status == VMM_SUCCESS) {
+      const bool better = other.peak < top && other.peak <= settings->room;
+      const uint64_t steps = made->steps + other.steps;
+      plan_free(better ? made : &other);
+      if (better) *made = other;
+      made->steps = steps;
+    }
+  }
+  free(admitted);
+  return status;
+}
+
+vmm_status plan_make(const policy_lifetimes *requests, const plan_settings *settings, plan *made) {
+  vmm_status status = make_once(requests, settings, made);
+  bool optional = false;
+  for (uint64_t i = 0; status == VMM_SUCCESS && i < made->count; i++) optional |= made->blocks[i].optional;
+  if (!optional) return status;
+  status = place_failed(requests, settings, made);
   if (status != VMM_SUCCESS) plan_free(made);
   return status;
 }

@@ -18,7 +18,7 @@ typedef struct plan_block {
   uint64_t size;       /* rounded up */
   uint64_t offset;     /* the answer */
   uint32_t begin, end; /* sections, half open */
-  bool optional;       /* placed after all others */
+  bool optional;       /* placed after all others: see plan_settings.room */
 } plan_block;
 
 /* Blocks placed one after the other, each as low as it fits. The last one takes O(n log n) and is always
@@ -35,6 +35,10 @@ typedef struct plan_settings {
   uint64_t quantum;   /* sizes are rounded up to this */
   uint64_t precision; /* plans that need as many of these are as good */
   uint64_t effort;    /* steps, some nanoseconds each, after which whatever is being tried is given up */
+  /* Memory that there is. Requests that failed when recorded are placed after all others, so that they
+   * displace nothing. Where they come to lie higher than they need to, they are placed among the others
+   * instead, if all fit in here; one that does not fit beside what is live with it stays last. */
+  uint64_t room;
 } plan_settings;
 
 typedef struct plan {
@@ -42,7 +46,7 @@ typedef struct plan {
   uint64_t count;
   uint32_t sections;
   uint64_t peak;                     /* the highest end of a block that is not optional */
-  uint64_t lower_bound;              /* the most that is live at once: no plan's peak is lower */
+  uint64_t lower_bound;              /* the most of these that is live at once: no plan's peak is lower */
   uint64_t order_peaks[PLAN_ORDERS]; /* of each order tried, else 0 */
   uint64_t rounds;                   /* of improvement */
   uint64_t nodes;                    /* of the search */

@@ -44,9 +44,12 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit) { return (bytes + unit -
 static vmm_status make_plan(planned *self, const policy_configuration *configuration, char *message,
                             size_t message_size) {
   const policy_value *values = configuration->values;
-  const plan_settings settings = {.quantum = quantum,
-                                  .precision = values[OPTION_PRECISION].integer,
-                                  .effort = values[OPTION_EFFORT].integer * 1000000};
+  const pool_heap *heap = &self->base.heap;
+  const plan_settings settings = {
+      .quantum = quantum,
+      .precision = values[OPTION_PRECISION].integer,
+      .effort = values[OPTION_EFFORT].integer * 1000000,
+      .room = heap->limit < heap->device_bytes ? heap->limit : heap->device_bytes};
   vmm_status status = plan_make(configuration->lifetimes, &settings, &self->plan);
   if (status == VMM_INVALID_VALUE) {
     snprintf(

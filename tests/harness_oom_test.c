@@ -103,8 +103,13 @@ START_TEST(a_recording_that_ran_out_of_memory_is_judged) {
   for (size_t i = 0; i < sizeof pieces / sizeof *pieces; i++) ck_assert_has(run.output, pieces[i]);
   program_run_free(&run);
 
-  run = run_expecting(EXIT_STATUS_DONE, "oom", "-q", "--json", "-", "--policy", "bfc,gmlake", RAN_OUT);
+  run =
+      run_expecting(EXIT_STATUS_DONE, "oom", "-q", "--json", "-", "--policy", "bfc,gmlake,planned", RAN_OUT);
   json_t *array = parse_output(&run);
+  /* The oracle places the request that failed beside what is live then. */
+  const json_t *planned = result_of(array, "planned");
+  ck_assert_uint_eq(bytes_of(planned, "smallest_capacity_bytes"), (1024 + 14 * 16 + 11600) * MIB);
+  ck_assert(json_is_true(json_object_get(json_object_get(planned, "verdict"), "survives")));
   const json_t *bfc = result_of(array, "bfc"), *gmlake = result_of(array, "gmlake");
   /* The weights, the huge block and all of it once more; stitched, what lives is enough. */
   ck_assert_uint_eq(bytes_of(bfc, "smallest_capacity_bytes"), (1024 + 2 * 11600) * MIB);
