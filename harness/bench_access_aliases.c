@@ -176,7 +176,8 @@ static table *make_table(void) {
 
 static void finish_table(bench_access *bench, table *rows, const char *title) {
   bench_session_print(&bench->session, "\n# %s\n", title);
-  if (bench->session.report && !table_print(rows, bench->session.report)) bench->session.lost = true;
+  if (bench->session.outputs.report && !table_print(rows, bench->session.outputs.report))
+    bench->session.lost = true;
   table_destroy(rows);
 }
 

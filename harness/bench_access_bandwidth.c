@@ -252,7 +252,8 @@ exit_status bench_access_bandwidth(bench_access *bench) {
   bench_session_print(
       &bench->session,
       "\n# Bandwidth of a buffer of %s (medians; a copy's bytes are those read and those written)\n", total);
-  if (bench->session.report && !table_print(rows, bench->session.report)) bench->session.lost = true;
+  if (bench->session.outputs.report && !table_print(rows, bench->session.outputs.report))
+    bench->session.lost = true;
   table_destroy(rows);
   return status;
 }

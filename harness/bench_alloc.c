@@ -397,7 +397,7 @@ static exit_status run(bench_alloc *bench) {
     status = exit_status_worse(status, measure_policy(bench, &bench->specs[i]));
   }
   bench_session_print(session, "\n");
-  if (session->report && !table_print(bench->rows, session->report)) session->lost = true;
+  if (session->outputs.report && !table_print(bench->rows, session->outputs.report)) session->lost = true;
   table_destroy(bench->rows);
   return status;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "harness/option_values.h"
+#include "harness/output_set.h"
 #include "harness/program.h"
 #include "harness/units.h"
 #include "policies/policy.h"
@@ -18,10 +19,7 @@ enum option_key {
   OPTION_ITERATIONS = 'n',
   OPTION_WARMUP = 'w',
   OPTION_LIST = 'l',
-  OPTION_QUIET = 'q',
   OPTION_DRIVER = 0x100,
-  OPTION_JSON,
-  OPTION_CSV,
 };
 
 enum { ITERATIONS_LIMIT = 1000000, FACTOR_LIMIT = 1024 };
@@ -36,9 +34,6 @@ static const struct argp_option option_table[] = {
     {"driver", OPTION_DRIVER, "sim|cuda", 0,
      "the simulated device or the real one; default: cuda where a device can be used, else sim",
      BENCH_GROUP_SHARED},
-    {"json", OPTION_JSON, "FILE|-", 0, "write the results as JSON", BENCH_GROUP_SHARED},
-    {"csv", OPTION_CSV, "FILE|-", 0, "write the results as CSV", BENCH_GROUP_SHARED},
-    {"quiet", OPTION_QUIET, NULL, 0, "no progress", BENCH_GROUP_SHARED},
     {0},
 };
 
@@ -145,10 +140,6 @@ static error_t finish(bench_options *options, struct argp_state *state) {
     bench_size_text(options->maximum, most);
     argp_error(state, "--min is more than --max: %s, %s", least, most);
   }
-  if (options->json_path && options->csv_path && strcmp(options->json_path, "-") == 0 &&
-      strcmp(options->csv_path, "-") == 0) {
-    argp_error(state, "only one of --json and --csv can go to standard output");
-  }
   choose_default_cases(options);
   return 0;
 }
@@ -158,6 +149,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
   switch (key) {
     case ARGP_KEY_INIT:
       state->child_inputs[0] = &options->device;
+      state->child_inputs[1] = &options->output;
       return 0;
     case OPTION_LIST:
       for (const bench_case *listed = options->cases; listed->name; listed++) {
@@ -185,15 +177,6 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
     case OPTION_DRIVER:
       parse_driver(options, state, argument);
       return 0;
-    case OPTION_JSON:
-      options->json_path = argument;
-      return 0;
-    case OPTION_CSV:
-      options->csv_path = argument;
-      return 0;
-    case OPTION_QUIET:
-      options->quiet = true;
-      return 0;
     case ARGP_KEY_ARG:
       choose_case(options, state, argument);
       return 0;
@@ -204,7 +187,9 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
   }
 }
 
-static const struct argp_child children[] = {{&device_choice_parser, 0, NULL, BENCH_GROUP_SHARED}, {0}};
+static const struct argp_child children[] = {{&device_choice_parser, 0, NULL, BENCH_GROUP_SHARED},
+                                             {&output_options_parser, 0, NULL, BENCH_GROUP_SHARED},
+                                             {0}};
 const struct argp bench_options_argp = {option_table, parse_option, NULL, NULL, children, NULL, NULL};
 
 exit_status bench_options_parse(int argc, char **argv, const struct argp *parser, void *input,
@@ -213,7 +198,8 @@ exit_status bench_options_parse(int argc, char **argv, const struct argp *parser
   exit_status status = option_read_command(parser, argc, argv, input, &options->command);
   if (status != EXIT_STATUS_DONE) return status;
   *done = options->cases == NULL;
-  return EXIT_STATUS_DONE;
+  const char *const outputs[] = {options->output.json_path, options->output.csv_path};
+  return output_paths_are_apart(outputs, 2, NULL) ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
 }
 
 void bench_options_free(bench_options *options) {

@@ -9,6 +9,7 @@
 
 #include "harness/device.h"
 #include "harness/exit_status.h"
+#include "harness/output_options.h"
 #include "vmm/cuda.h"
 
 /* A benchmark of a command, as -l lists it. */
@@ -32,8 +33,7 @@ typedef struct bench_options {
   uint64_t factor;           /* from a size to the next, at least 2 */
   uint64_t warmup, iterations;
 
-  const char *json_path, *csv_path;
-  bool quiet;
+  output_options output;
   char *command; /* the command line, as it was given */
 } bench_options;
 

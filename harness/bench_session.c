@@ -214,11 +214,11 @@ void bench_session_note(bench_session *session, const char *key, const char *for
 }
 
 void bench_session_print(bench_session *session, const char *format, ...) {
-  if (!session->report) return;
+  if (!session->outputs.report) return;
   progress_clear(&session->shown);
   va_list arguments;
   va_start(arguments, format);
-  vfprintf(session->report, format, arguments);
+  vfprintf(session->outputs.report, format, arguments);
   va_end(arguments);
 }
 
@@ -346,11 +346,10 @@ static bool write_json(const bench_session *session, FILE *stream) {
 /* Before the work, so that a wrong path shows at once. */
 static bool open_files(bench_session *session) {
   const bench_options *options = session->options;
-  if (options->json_path && !(session->json_file = output_open(options->json_path))) return false;
-  if (options->csv_path && !(session->csv_file = output_open(options->csv_path))) return false;
-  bool taken = session->json_file == stdout || session->csv_file == stdout;
-  session->report = taken ? NULL : stdout;
-  return true;
+  output_set *outputs = &session->outputs;
+  outputs->report = stdout;
+  return output_set_add(outputs, options->output.json_path, &outputs->json) &&
+         output_set_add(outputs, options->output.csv_path, &outputs->csv);
 }
 
 static void release(bench_session *session) {
@@ -386,7 +385,7 @@ static void print_header(bench_session *session, const char *what, const char *r
 exit_status bench_session_open(bench_session *session, const bench_options *options, const char *what) {
   memset(session, 0, sizeof *session);
   session->options = options;
-  progress_init(&session->shown, options->quiet);
+  progress_init(&session->shown, options->output.quiet);
   char reason[BENCH_MESSAGE];
   exit_status status = open_device(session, reason, sizeof reason);
   if (status == EXIT_STATUS_DONE) {
@@ -411,8 +410,7 @@ exit_status bench_session_open(bench_session *session, const bench_options *opti
     }
   }
   if (status != EXIT_STATUS_DONE) {
-    output_abandon(session->json_file, options->json_path);
-    output_abandon(session->csv_file, options->csv_path);
+    output_set_abandon(&session->outputs);
     release(session);
     return status;
   }
@@ -422,14 +420,12 @@ exit_status bench_session_open(bench_session *session, const bench_options *opti
 }
 
 exit_status bench_session_close(bench_session *session, exit_status status) {
-  const bench_options *options = session->options;
+  output_set *outputs = &session->outputs;
   status = exit_status_worse(status, check_leaks(session));
   note_host_loops(session);
-  bool json_written = !session->json_file || write_json(session, session->json_file);
-  bool csv_written = !session->csv_file || write_csv(session, session->csv_file);
-  json_written = output_close(session->json_file, options->json_path, json_written);
-  csv_written = output_close(session->csv_file, options->csv_path, csv_written);
-  if (!json_written || !csv_written) status = exit_status_worse(status, EXIT_STATUS_USAGE);
+  if (outputs->json) output_set_wrote(outputs, outputs->json, write_json(session, outputs->json));
+  if (outputs->csv) output_set_wrote(outputs, outputs->csv, write_csv(session, outputs->csv));
+  status = exit_status_worse(status, output_set_close(outputs));
   if (session->lost) {
     program_complain("the host had no memory for some of the results");
     status = exit_status_worse(status, EXIT_STATUS_CHECK_FAILED);

@@ -10,6 +10,7 @@
 #include "harness/bench_options.h"
 #include "harness/bench_samples.h"
 #include "harness/exit_status.h"
+#include "harness/output_set.h"
 #include "harness/progress.h"
 #include "vmm/driver.h"
 #include "vmm/profile.h"
@@ -29,8 +30,7 @@ typedef struct bench_session {
   char date[32];        /* "2026-11-29T22:41:07Z" */
   char provenance[256]; /* "driver 580.159.04, CUDA 13.0" */
 
-  FILE *report; /* for people; NULL: standard output has a file's content */
-  FILE *json_file, *csv_file;
+  output_set outputs;
   json_t *header, *results;
   bool lost;                /* a result found no memory */
   bench_samples host_loops; /* see bench_session_probe_host */

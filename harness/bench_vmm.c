@@ -6,7 +6,6 @@
 
 #include "harness/bench.h"
 #include "harness/option_values.h"
-#include "harness/output_file.h"
 #include "harness/program.h"
 
 enum option_key {
@@ -149,13 +148,9 @@ static exit_status refuse(const char *what) {
 
 /* The profile is written at the end: what would stop it is said before. */
 static exit_status check_profile_path(const bench_vmm *bench) {
-  const char *const others[] = {bench->options.json_path, bench->options.csv_path};
-  for (size_t i = 0; bench->profile_path && i < sizeof others / sizeof *others; i++) {
-    if (!others[i] || !output_same_file(bench->profile_path, others[i])) continue;
-    program_complain("%s cannot be written: it is being written already", bench->profile_path);
-    return EXIT_STATUS_USAGE;
-  }
-  return EXIT_STATUS_DONE;
+  const output_options *output = &bench->options.output;
+  const char *const outputs[] = {output->json_path, output->csv_path, bench->profile_path};
+  return output_paths_are_apart(outputs, 3, NULL) ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
 }
 
 /* What cannot be measured together, or on this device. */

@@ -99,7 +99,7 @@ static void print_points(bench_vmm *bench, const bench_points *self) {
     table_cell(rows, "%s", live);
     table_cell(rows, "%s", time);
   }
-  if (session->report && !table_print(rows, session->report)) session->lost = true;
+  if (session->outputs.report && !table_print(rows, session->outputs.report)) session->lost = true;
   table_destroy(rows);
 }
 

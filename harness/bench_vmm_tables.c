@@ -30,7 +30,7 @@ static void microseconds_cell(table *rows, double nanoseconds) { table_number(ro
 
 static void print_table(bench_session *session, table *rows) {
   progress_clear(&session->shown);
-  if (session->report && !table_print(rows, session->report)) session->lost = true;
+  if (session->outputs.report && !table_print(rows, session->outputs.report)) session->lost = true;
   table_destroy(rows);
 }
 

@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "harness/option_values.h"
+#include "harness/output_set.h"
 #include "harness/policy_specs.h"
 #include "harness/program.h"
 #include "harness/replay_output.h"
 #include "harness/stress_faults.h"
 #include "harness/stress_output.h"
-#include "harness/stress_sinks.h"
 #include "harness/trace_list.h"
 
 typedef struct faults_options {
@@ -19,14 +19,13 @@ typedef struct faults_options {
   policy_specs specs;
   device_choice device;
   uint64_t events, skip, random, seed, part, parts;
-  bool pairs, quiet;
-  const char *json_path, *csv_path;
+  bool pairs;
+  output_options output;
   char *command;
 } faults_options;
 
 enum option_key {
   OPTION_POLICY = 'p',
-  OPTION_QUIET = 'q',
   OPTION_EVENTS = 0x100,
   OPTION_SKIP,
   OPTION_RANDOM,
@@ -35,8 +34,6 @@ enum option_key {
   OPTION_PART,
   OPTION_DEVICE,
   OPTION_CAPACITY,
-  OPTION_JSON,
-  OPTION_CSV,
 };
 
 static const struct argp_option option_table[] = {
@@ -56,9 +53,6 @@ static const struct argp_option option_table[] = {
     {"part", OPTION_PART, "K/N", 0, "only every N-th failure, from the K-th on", 0},
     {"device", OPTION_DEVICE, "NAME|FILE", 0, "profile of the simulated device; default: h200", 0},
     {"capacity", OPTION_CAPACITY, "SIZE", 0, "its memory; default: 16GiB", 0},
-    {"json", OPTION_JSON, "FILE|-", 0, "write the results as JSON", 0},
-    {"csv", OPTION_CSV, "FILE|-", 0, "write the results as CSV, a row a policy, program and call", 0},
-    {"quiet", OPTION_QUIET, NULL, 0, "no progress", 0},
     {0},
 };
 
@@ -108,14 +102,8 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
     case OPTION_PART:
       parse_part(state, options, argument);
       return 0;
-    case OPTION_JSON:
-      options->json_path = argument;
-      return 0;
-    case OPTION_CSV:
-      options->csv_path = argument;
-      return 0;
-    case OPTION_QUIET:
-      options->quiet = true;
+    case ARGP_KEY_INIT:
+      state->child_inputs[0] = &options->output;
       return 0;
     case OPTION_DEVICE:
       options->device.profile = argument;
@@ -138,12 +126,15 @@ static exit_status parse(int argc, char **argv, faults_options *options) {
                               .events = EVENTS,
                               .random = 1,
                               .seed = 1,
-                              .parts = 1};
-  static const struct argp parser = {option_table, parse_option, "[TRACE...]", documentation,
-                                     NULL,         NULL,         NULL};
+                              .parts = 1,
+                              .output = {.csv_rows = "a row a policy, program and call"}};
+  const struct argp_child children[] = {{&output_options_parser, 0, NULL, 0}, {0}};
+  const struct argp parser = {option_table, parse_option, "[TRACE...]", documentation, children, NULL, NULL};
   char message[1024];
   exit_status status = option_read_command(&parser, argc, argv, options, &options->command);
   if (status != EXIT_STATUS_DONE) return status;
+  const char *const outputs[] = {options->output.json_path, options->output.csv_path};
+  if (!output_paths_are_apart(outputs, 2, &options->traces)) return EXIT_STATUS_USAGE;
   if (options->specs.count == 0 &&
       !policy_specs_add_all(&options->specs, POLICY_NO_MEMORY | POLICY_NEEDS_LIFETIMES, message,
                             sizeof message)) {
@@ -241,9 +232,12 @@ static exit_status run_row(faults_work *work, const policy_spec *spec, size_t pr
 static exit_status run_all(faults_work *work) {
   const faults_options *options = work->options;
   exit_status status = make_programs(work);
-  stress_sinks sinks;
+  output_set sinks;
   if (status != EXIT_STATUS_DONE) return status;
-  if (!stress_sinks_open(&sinks, options->json_path, options->csv_path)) return EXIT_STATUS_USAGE;
+  if (!output_set_open(&sinks, &options->output)) {
+    output_set_abandon(&sinks);
+    return EXIT_STATUS_USAGE;
+  }
   char date[OPTION_DATE_TEXT];
   option_date(date);
   for (size_t i = 0; i < work->program_count; i++) {
@@ -265,8 +259,11 @@ static exit_status run_all(faults_work *work) {
     fault_output_table(work->rows, work->row_count, sinks.report);
   }
   if (sinks.csv) fault_output_csv(&group, work->rows, work->row_count, sinks.csv);
-  const bool written = !sinks.array || fault_output_json(&group, work->rows, work->row_count, sinks.array);
-  return exit_status_worse(status, stress_sinks_close(&sinks, written));
+  if (!sinks.array || fault_output_json(&group, work->rows, work->row_count, sinks.array))
+    return exit_status_worse(status, output_set_close(&sinks));
+  program_complain("no memory for the results");
+  output_set_abandon(&sinks);
+  return EXIT_STATUS_CHECK_FAILED;
 }
 
 static void free_work(faults_work *work) {
@@ -296,7 +293,7 @@ static exit_status run(const faults_options *options) {
     device_model_unload(&work.model);
     return status;
   }
-  progress_init(&work.shown, options->quiet);
+  progress_init(&work.shown, options->output.quiet);
   work.programs = calloc(programs, sizeof *work.programs);
   work.names = calloc(programs, sizeof *work.names);
   work.rows = calloc(2 * programs * options->specs.count, sizeof *work.rows);

@@ -10,7 +10,7 @@
 
 #include "harness/oom_output.h"
 #include "harness/option_values.h"
-#include "harness/output_file.h"
+#include "harness/output_set.h"
 #include "harness/policy_specs.h"
 #include "harness/program.h"
 #include "harness/replay_output.h"
@@ -23,20 +23,17 @@ typedef struct oom_options {
   device_choice device;
   uint64_t capacity; /* of the device that is judged; 0: see oom_judge */
   trace_options trace;
-  bool no_seeds, quiet;
-  const char *json_path, *csv_path;
+  bool no_seeds;
+  output_options output;
 } oom_options;
 
 enum option_key {
   OPTION_POLICY = 'p',
-  OPTION_QUIET = 'q',
   OPTION_DEVICE = 0x100,
   OPTION_CAPACITY,
   OPTION_FREES,
   OPTION_NO_SEEDS,
   OPTION_TRACE_DEVICE,
-  OPTION_JSON,
-  OPTION_CSV,
 };
 
 static const struct argp_option option_table[] = {
@@ -52,9 +49,6 @@ static const struct argp_option option_table[] = {
     {"no-seeds", OPTION_NO_SEEDS, NULL, 0,
      "leave out what was live when the recording began, which is taken from the snapshot's segments", 0},
     {"trace-device", OPTION_TRACE_DEVICE, "N", 0, "which device of a snapshot; default: 0", 0},
-    {"json", OPTION_JSON, "FILE|-", 0, "write the results as JSON", 0},
-    {"csv", OPTION_CSV, "FILE|-", 0, "write the results as CSV, a row a policy", 0},
-    {"quiet", OPTION_QUIET, NULL, 0, "no progress", 0},
     {0},
 };
 
@@ -91,14 +85,8 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
     case OPTION_TRACE_DEVICE:
       options->trace.device = (uint32_t)option_parse_count(state, "trace-device", argument, 0, UINT32_MAX);
       return 0;
-    case OPTION_JSON:
-      options->json_path = argument;
-      return 0;
-    case OPTION_CSV:
-      options->csv_path = argument;
-      return 0;
-    case OPTION_QUIET:
-      options->quiet = true;
+    case ARGP_KEY_INIT:
+      state->child_inputs[0] = &options->output;
       return 0;
     case ARGP_KEY_ARG:
       return trace_list_add(&options->traces, argument);
@@ -108,15 +96,13 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
 }
 
 static exit_status parse(int argc, char **argv, oom_options *options) {
-  *options = (oom_options){.device = {.driver = "sim", .profile = "h200"}};
-  const struct argp parser = {option_table, parse_option, "[TRACE...]", documentation, NULL, NULL, NULL};
+  *options =
+      (oom_options){.device = {.driver = "sim", .profile = "h200"}, .output = {.csv_rows = "a row a policy"}};
+  const struct argp_child children[] = {{&output_options_parser, 0, NULL, 0}, {0}};
+  const struct argp parser = {option_table, parse_option, "[TRACE...]", documentation, children, NULL, NULL};
   char message[1024];
   exit_status status = option_read_command(&parser, argc, argv, options, NULL);
   if (status != EXIT_STATUS_DONE) return status;
-  if (output_is_standard(options->json_path) && output_is_standard(options->csv_path)) {
-    program_complain("only one of --json and --csv can go to standard output");
-    return EXIT_STATUS_USAGE;
-  }
   if (options->specs.count == 0 &&
       !policy_specs_add_all(&options->specs, POLICY_NO_MEMORY | POLICY_NEEDS_LIFETIMES, message,
                             sizeof message)) {
@@ -129,7 +115,10 @@ static exit_status parse(int argc, char **argv, oom_options *options) {
                      options->specs.items[i].class->name);
     return EXIT_STATUS_USAGE;
   }
-  return options->traces.count == 0 ? trace_list_add_default(&options->traces) : EXIT_STATUS_DONE;
+  if (options->traces.count == 0) status = trace_list_add_default(&options->traces);
+  if (status != EXIT_STATUS_DONE) return status;
+  const char *const outputs[] = {options->output.json_path, options->output.csv_path};
+  return output_paths_are_apart(outputs, 2, &options->traces) ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
 }
 
 static void free_options(oom_options *options) {
@@ -252,13 +241,7 @@ static exit_status try_policies(oom_work *work) {
   return status;
 }
 
-/* Where the results go. NULL: nowhere. */
-typedef struct oom_sinks {
-  FILE *report, *json, *csv;
-  json_t *array;
-} oom_sinks;
-
-static exit_status write_results(const oom_work *work, const oom_sinks *sinks) {
+static exit_status write_results(const oom_work *work, const output_set *sinks) {
   if (sinks->report) oom_report_print(&work->group, sinks->report);
   if (sinks->csv) oom_csv_rows(&work->group, sinks->csv);
   if (!sinks->array || oom_json_append(sinks->array, &work->group)) return EXIT_STATUS_DONE;
@@ -267,7 +250,7 @@ static exit_status write_results(const oom_work *work, const oom_sinks *sinks) {
 }
 
 static exit_status try_trace(const oom_options *options, const device_model *model, const char *path,
-                             progress *shown, const oom_sinks *sinks) {
+                             progress *shown, const output_set *sinks) {
   trace_error error;
   trace_options reading = options->trace;
   reading.seed_from_segments = !options->no_seeds && can_be_read_twice(path);
@@ -308,39 +291,6 @@ static exit_status try_trace(const oom_options *options, const device_model *mod
 
 /* ---- the command ---- */
 
-/* Opens all files before the work, so that a wrong path shows at once. */
-static bool open_sinks(const oom_options *options, oom_sinks *sinks) {
-  if (options->json_path) {
-    if (!trace_list_spares(&options->traces, options->json_path)) return false;
-    sinks->json = output_open(options->json_path);
-    sinks->array = json_array();
-    if (!sinks->json || !sinks->array) return false;
-  }
-  if (options->csv_path) {
-    if (!trace_list_spares(&options->traces, options->csv_path)) return false;
-    sinks->csv = output_open(options->csv_path);
-    if (!sinks->csv) return false;
-    oom_csv_header(sinks->csv);
-  }
-  if (sinks->json != stdout && sinks->csv != stdout) sinks->report = stdout;
-  return true;
-}
-
-static exit_status close_sinks(const oom_options *options, oom_sinks *sinks) {
-  const bool complete =
-      !sinks->json || output_json(sinks->array, JSON_INDENT(2) | JSON_REAL_PRECISION(15), sinks->json);
-  json_decref(sinks->array);
-  bool written = output_close(sinks->json, options->json_path, complete);
-  written &= output_close(sinks->csv, options->csv_path, true);
-  return written ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
-}
-
-static void abandon_sinks(const oom_options *options, oom_sinks *sinks) {
-  json_decref(sinks->array);
-  output_abandon(sinks->json, options->json_path);
-  output_abandon(sinks->csv, options->csv_path);
-}
-
 static exit_status run(const oom_options *options) {
   char message[1024];
   device_model model;
@@ -349,16 +299,18 @@ static exit_status run(const oom_options *options) {
     program_complain("%s", message);
     return status;
   }
-  oom_sinks sinks = {0};
+  output_set sinks;
   progress shown;
-  progress_init(&shown, options->quiet);
-  if (open_sinks(options, &sinks)) {
+  progress_init(&shown, options->output.quiet);
+  /* Before the work, so that a wrong path shows at once. */
+  if (output_set_open(&sinks, &options->output)) {
+    if (sinks.csv) oom_csv_header(sinks.csv);
     for (size_t i = 0; i < options->traces.count; i++)
       status =
           exit_status_worse(status, try_trace(options, &model, options->traces.paths[i], &shown, &sinks));
-    status = exit_status_worse(status, close_sinks(options, &sinks));
+    status = exit_status_worse(status, output_set_close(&sinks));
   } else {
-    abandon_sinks(options, &sinks);
+    output_set_abandon(&sinks);
     status = EXIT_STATUS_USAGE;
   }
   device_model_unload(&model);

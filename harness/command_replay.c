@@ -6,6 +6,7 @@
 
 #include "harness/option_values.h"
 #include "harness/output_file.h"
+#include "harness/output_set.h"
 #include "harness/program.h"
 #include "harness/replay.h"
 #include "harness/replay_options.h"
@@ -14,29 +15,12 @@
 
 /* Where the results go. NULL: nowhere. */
 typedef struct replay_sinks {
-  FILE *report, *json, *csv, *timeline, *iterations, *dump_svg, *dump_json;
-  json_t *array, *maps;
+  output_set files;
+  FILE *timeline, *iterations, *dump_svg, *dump_json, *page_file;
+  json_t *maps;
   memory_drawing *drawing;
-  FILE *page_file;
   report_page *page;
 } replay_sinks;
-
-/* Is no output a trace or another output? If not, says so. */
-static bool check_outputs(const replay_options *options) {
-  const char *const paths[] = {options->json_path,     options->csv_path,
-                               options->timeline_path, options->iterations_path,
-                               options->dump_svg_path, options->dump_json_path,
-                               options->report_path,   options->instruments.trace_events_path};
-  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
-    if (paths[i] && !trace_list_spares(&options->traces, paths[i])) return false;
-    for (size_t k = 0; paths[i] && k < i; k++) {
-      if (!paths[k] || !output_same_file(paths[i], paths[k])) continue;
-      program_complain("%s cannot be written: it is being written already", paths[i]);
-      return false;
-    }
-  }
-  return true;
-}
 
 static report_page *create_page(const replay_options *options) {
   char title[512];
@@ -49,80 +33,47 @@ static report_page *create_page(const replay_options *options) {
 
 /* Opens all files before the work, so that a wrong path shows at once. */
 static bool open_sinks(const replay_options *options, const replay_group *group, replay_sinks *sinks) {
-  if (options->json_path) {
-    sinks->json = output_open(options->json_path);
-    sinks->array = json_array();
-    if (!sinks->json || !sinks->array) return false;
+  output_set *files = &sinks->files;
+  if (!output_set_open(files, &options->output) ||
+      !output_set_add(files, options->timeline_path, &sinks->timeline) ||
+      !output_set_add(files, options->iterations_path, &sinks->iterations) ||
+      !output_set_add(files, options->dump_svg_path, &sinks->dump_svg) ||
+      !output_set_add(files, options->dump_json_path, &sinks->dump_json) ||
+      !output_set_add(files, options->report_path, &sinks->page_file))
+    return false;
+  if ((sinks->dump_svg && !(sinks->drawing = memory_drawing_create())) ||
+      (sinks->dump_json && !(sinks->maps = json_array())) ||
+      (sinks->page_file && !(sinks->page = create_page(options)))) {
+    program_complain("no memory for the results");
+    return false;
   }
-  if (options->csv_path) {
-    sinks->csv = output_open(options->csv_path);
-    if (!sinks->csv) return false;
-    replay_csv_header(group, sinks->csv);
-  }
-  if (options->timeline_path) {
-    sinks->timeline = output_open(options->timeline_path);
-    if (!sinks->timeline) return false;
-    replay_timeline_header(sinks->timeline);
-  }
-  if (options->iterations_path) {
-    sinks->iterations = output_open(options->iterations_path);
-    if (!sinks->iterations) return false;
-    replay_iterations_header(sinks->iterations);
-  }
-  if (options->dump_svg_path) {
-    sinks->dump_svg = output_open(options->dump_svg_path);
-    sinks->drawing = memory_drawing_create();
-    if (!sinks->dump_svg || !sinks->drawing) return false;
-  }
-  if (options->dump_json_path) {
-    sinks->dump_json = output_open(options->dump_json_path);
-    sinks->maps = json_array();
-    if (!sinks->dump_json || !sinks->maps) return false;
-  }
-  if (options->report_path) {
-    sinks->page_file = output_open(options->report_path);
-    sinks->page = create_page(options);
-    if (!sinks->page_file || !sinks->page) return false;
-  }
-  if (sinks->page_file != stdout && sinks->json != stdout && sinks->csv != stdout &&
-      sinks->timeline != stdout && sinks->iterations != stdout)
-    sinks->report = stdout;
+  if (files->csv) replay_csv_header(group, files->csv);
+  if (sinks->timeline) replay_timeline_header(sinks->timeline);
+  if (sinks->iterations) replay_iterations_header(sinks->iterations);
   return true;
 }
 
 static void free_contents(replay_sinks *sinks) {
-  json_decref(sinks->array);
   json_decref(sinks->maps);
   memory_drawing_destroy(sinks->drawing);
   report_destroy(sinks->page);
 }
 
-static exit_status close_sinks(const replay_options *options, replay_sinks *sinks) {
-  const size_t flags = JSON_REAL_PRECISION(15);
-  const bool json = !sinks->json || output_json(sinks->array, JSON_INDENT(2) | flags, sinks->json);
-  const bool maps = !sinks->dump_json || output_json(sinks->maps, JSON_COMPACT | flags, sinks->dump_json);
-  const bool drawing = !sinks->drawing || memory_drawing_write(sinks->drawing, sinks->dump_svg);
-  const bool page = !sinks->page || report_write(sinks->page, sinks->page_file);
+static exit_status close_sinks(replay_sinks *sinks) {
+  output_set *files = &sinks->files;
+  const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(15);
+  if (sinks->maps)
+    output_set_wrote(files, sinks->dump_json, output_json(sinks->maps, flags, sinks->dump_json));
+  if (sinks->drawing)
+    output_set_wrote(files, sinks->dump_svg, memory_drawing_write(sinks->drawing, sinks->dump_svg));
+  if (sinks->page) output_set_wrote(files, sinks->page_file, report_write(sinks->page, sinks->page_file));
   free_contents(sinks);
-  bool written = output_close(sinks->json, options->json_path, json);
-  written &= output_close(sinks->csv, options->csv_path, true);
-  written &= output_close(sinks->timeline, options->timeline_path, true);
-  written &= output_close(sinks->iterations, options->iterations_path, true);
-  written &= output_close(sinks->dump_svg, options->dump_svg_path, drawing);
-  written &= output_close(sinks->dump_json, options->dump_json_path, maps);
-  written &= output_close(sinks->page_file, options->report_path, page);
-  return written ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
+  return output_set_close(files);
 }
 
-static void abandon_sinks(const replay_options *options, replay_sinks *sinks) {
+static void abandon_sinks(replay_sinks *sinks) {
   free_contents(sinks);
-  output_abandon(sinks->json, options->json_path);
-  output_abandon(sinks->csv, options->csv_path);
-  output_abandon(sinks->timeline, options->timeline_path);
-  output_abandon(sinks->iterations, options->iterations_path);
-  output_abandon(sinks->dump_svg, options->dump_svg_path);
-  output_abandon(sinks->dump_json, options->dump_json_path);
-  output_abandon(sinks->page_file, options->report_path);
+  output_set_abandon(&sinks->files);
 }
 
 static void show_outcome(progress *shown, const replay_result *result) {
@@ -229,11 +180,12 @@ static exit_status replay_trace(const replay_options *options, replay_group grou
     trace_list_complain(path, &error);
     fail_all(options, status, error.message, results);
   }
-  if (sinks->report && !results[0].trace_failed) replay_report_print(&group, options->details, sinks->report);
-  if (sinks->csv) replay_csv_rows(&group, sinks->csv);
+  if (sinks->files.report && !results[0].trace_failed)
+    replay_report_print(&group, options->details, sinks->files.report);
+  if (sinks->files.csv) replay_csv_rows(&group, sinks->files.csv);
   if (sinks->iterations) replay_iterations_rows(&group, sinks->iterations);
   if (sinks->timeline) replay_timeline_rows(&group, sinks->timeline);
-  if (sinks->array && !replay_json_append(sinks->array, &group)) {
+  if (sinks->files.array && !replay_json_append(sinks->files.array, &group)) {
     program_complain("no memory for the JSON results");
     status = EXIT_STATUS_CHECK_FAILED;
   }
@@ -253,7 +205,7 @@ static exit_status replay_trace(const replay_options *options, replay_group grou
 static exit_status replay_traces(const replay_options *options, replay_settings *settings,
                                  replay_group *group, const replay_sinks *sinks) {
   progress shown;
-  progress_init(&shown, options->quiet);
+  progress_init(&shown, options->output.quiet);
   exit_status status = EXIT_STATUS_DONE;
   for (size_t i = 0; i < options->traces.count; i++) {
     const char *path = options->traces.paths[i];
@@ -303,11 +255,11 @@ static exit_status replay_on(const replay_options *options, const device_model *
   if (status != EXIT_STATUS_DONE) return status;
   replay_sinks sinks = {0};
   if (!open_sinks(options, &group, &sinks)) {
-    abandon_sinks(options, &sinks);
+    abandon_sinks(&sinks);
     return EXIT_STATUS_USAGE;
   }
   status = replay_traces(options, &settings, &group, &sinks);
-  return exit_status_worse(status, close_sinks(options, &sinks));
+  return exit_status_worse(status, close_sinks(&sinks));
 }
 
 static exit_status run(const replay_options *options, instruments *set) {
@@ -325,7 +277,6 @@ static exit_status run(const replay_options *options, instruments *set) {
 
 /* Instruments come before the device, and end after it. */
 static exit_status run_with_instruments(const replay_options *options) {
-  if (!check_outputs(options)) return EXIT_STATUS_USAGE;
   char message[1024];
   instruments *set;
   exit_status status = instruments_create(&options->instruments, &set, message, sizeof message);

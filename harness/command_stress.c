@@ -7,11 +7,11 @@
 
 #include "harness/option_values.h"
 #include "harness/output_file.h"
+#include "harness/output_set.h"
 #include "harness/policy_specs.h"
 #include "harness/program.h"
 #include "harness/stress_output.h"
 #include "harness/stress_shrink.h"
-#include "harness/stress_sinks.h"
 #include "harness/units.h"
 
 typedef struct stress_options {
@@ -21,14 +21,14 @@ typedef struct stress_options {
   double limit_fraction;
   uint32_t threads, streams;
   uint64_t operations, round, seconds, seed, check_every;
-  bool verify, slow_kernels, no_limits, quiet;
-  const char *program_path, *json_path, *csv_path, *save_path;
+  bool verify, slow_kernels, no_limits;
+  const char *program_path, *save_path;
+  output_options output;
   char *command;
 } stress_options;
 
 enum option_key {
   OPTION_POLICY = 'p',
-  OPTION_QUIET = 'q',
   OPTION_DRIVER = 0x100,
   OPTION_LIMIT,
   OPTION_EVENT_DELAY,
@@ -46,8 +46,6 @@ enum option_key {
   OPTION_CHECK_EVERY,
   OPTION_PROGRAM,
   OPTION_SAVE_PROGRAM,
-  OPTION_JSON,
-  OPTION_CSV,
 };
 
 enum { GROUP_WHAT = 1, GROUP_DEVICE, GROUP_CHECKS, GROUP_OUTPUT };
@@ -101,9 +99,6 @@ static const struct argp_option option_table[] = {
 
     {"save-program", OPTION_SAVE_PROGRAM, "FILE", 0, "where a failing program goes; default: standard error",
      GROUP_OUTPUT},
-    {"json", OPTION_JSON, "FILE|-", 0, "write the results as JSON", GROUP_OUTPUT},
-    {"csv", OPTION_CSV, "FILE|-", 0, "write the results as CSV, a row a policy", GROUP_OUTPUT},
-    {"quiet", OPTION_QUIET, NULL, 0, "no progress", GROUP_OUTPUT},
     {0},
 };
 
@@ -179,17 +174,9 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
     case OPTION_SAVE_PROGRAM:
       options->save_path = argument;
       return 0;
-    case OPTION_JSON:
-      options->json_path = argument;
-      return 0;
-    case OPTION_CSV:
-      options->csv_path = argument;
-      return 0;
-    case OPTION_QUIET:
-      options->quiet = true;
-      return 0;
     case ARGP_KEY_INIT:
       state->child_inputs[0] = &options->device;
+      state->child_inputs[1] = &options->output;
       return 0;
     case ARGP_KEY_ARG:
       argp_error(state, "'%s' is not expected here", argument);
@@ -217,6 +204,8 @@ static exit_status complete(stress_options *options) {
     program_complain("policy %s must know the whole trace first; a random program has none", class->name);
     return EXIT_STATUS_USAGE;
   }
+  const char *const outputs[] = {options->output.json_path, options->output.csv_path, options->save_path};
+  if (!output_paths_are_apart(outputs, 3, NULL)) return EXIT_STATUS_USAGE;
   if (options->slow_kernels && !real) return refuse("--slow-kernels needs --driver cuda");
   if (options->program_path && options->threads > 1) return refuse("--program is for one thread");
   if (real) options->device.event_delay = 0;
@@ -234,8 +223,11 @@ static exit_status parse(int argc, char **argv, stress_options *options) {
                               .operations = 200000,
                               .round = 20000,
                               .seed = (uint64_t)time(NULL),
-                              .check_every = 64};
-  const struct argp_child children[] = {{&device_choice_small_parser, 0, NULL, GROUP_DEVICE}, {0}};
+                              .check_every = 64,
+                              .output = {.csv_rows = "a row a policy"}};
+  const struct argp_child children[] = {{&device_choice_small_parser, 0, NULL, GROUP_DEVICE},
+                                        {&output_options_parser, 0, NULL, GROUP_OUTPUT},
+                                        {0}};
   const struct argp parser = {option_table, parse_option, NULL, documentation, children, NULL, NULL};
   exit_status status = option_read_command(&parser, argc, argv, options, &options->command);
   return status == EXIT_STATUS_DONE ? complete(options) : status;
@@ -363,9 +355,12 @@ static exit_status read_program(stress_work *work) {
 static exit_status run_all(stress_work *work, stress_total *totals) {
   const stress_options *options = work->options;
   exit_status status = options->program_path ? read_program(work) : EXIT_STATUS_DONE;
-  stress_sinks sinks;
+  output_set sinks;
   if (status != EXIT_STATUS_DONE) return status;
-  if (!stress_sinks_open(&sinks, options->json_path, options->csv_path)) return EXIT_STATUS_USAGE;
+  if (!output_set_open(&sinks, &options->output)) {
+    output_set_abandon(&sinks);
+    return EXIT_STATUS_USAGE;
+  }
   char date[OPTION_DATE_TEXT];
   option_date(date);
   const stress_group group = {.name = "stress",
@@ -389,8 +384,11 @@ static exit_status run_all(stress_work *work, stress_total *totals) {
     stress_output_table(totals, done, sinks.report);
   }
   if (sinks.csv) stress_output_csv(&group, totals, done, sinks.csv);
-  const bool written = !sinks.array || stress_output_json(&group, totals, done, sinks.array);
-  return exit_status_worse(status, stress_sinks_close(&sinks, written));
+  if (!sinks.array || stress_output_json(&group, totals, done, sinks.array))
+    return exit_status_worse(status, output_set_close(&sinks));
+  program_complain("no memory for the results");
+  output_set_abandon(&sinks);
+  return EXIT_STATUS_CHECK_FAILED;
 }
 
 /* What the device and the limit leave to choose. */
@@ -425,7 +423,7 @@ static exit_status run(const stress_options *options) {
     return status;
   }
   status = choose_mix(&work);
-  progress_init(&work.shown, options->quiet);
+  progress_init(&work.shown, options->output.quiet);
   work.programs = calloc(options->threads, sizeof *work.programs);
   stress_total *totals = calloc(options->specs.count, sizeof *totals);
   if (status == EXIT_STATUS_DONE && (!work.programs || !totals))

@@ -7,6 +7,7 @@
 #include "harness/device.h"
 #include "harness/option_values.h"
 #include "harness/output_file.h"
+#include "harness/output_set.h"
 #include "harness/policy_specs.h"
 #include "harness/program.h"
 #include "harness/replay.h"
@@ -266,7 +267,7 @@ static exit_status compare_on(const compare_options *options, const device_model
 
 static exit_status compare(const compare_options *options) {
   char message[512];
-  if (options->csv_path && !trace_list_spares(&options->traces, options->csv_path)) return EXIT_STATUS_USAGE;
+  if (!output_paths_are_apart(&options->csv_path, 1, &options->traces)) return EXIT_STATUS_USAGE;
   device_model model;
   exit_status status = device_model_load(&options->device, &model, message, sizeof message);
   if (status != EXIT_STATUS_DONE) {

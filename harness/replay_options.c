@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "harness/option_values.h"
-#include "harness/output_file.h"
+#include "harness/output_set.h"
 #include "harness/program.h"
 
 enum {
@@ -18,7 +18,6 @@ enum {
 
 enum option_key {
   OPTION_POLICY = 'p',
-  OPTION_QUIET = 'q',
   OPTION_DRIVER = 0x100,
   OPTION_LIMIT,
   OPTION_LAPS,
@@ -28,8 +27,6 @@ enum option_key {
   OPTION_VERIFY,
   OPTION_TIMELINE,
   OPTION_TIMELINE_POINTS,
-  OPTION_JSON,
-  OPTION_CSV,
   OPTION_ITERATIONS,
   OPTION_DUMP_AT,
   OPTION_DUMP,
@@ -67,8 +64,6 @@ static const struct argp_option option_table[] = {
      "see --capacity",
      GROUP_CHECKS},
 
-    {"json", OPTION_JSON, "FILE|-", 0, "write the results as JSON", GROUP_OUTPUT},
-    {"csv", OPTION_CSV, "FILE|-", 0, "write the results as CSV, a row a policy", GROUP_OUTPUT},
     {"timeline", OPTION_TIMELINE, "FILE", 0,
      "write live, allocated and reserved memory over the events as CSV", GROUP_OUTPUT},
     {"timeline-points", OPTION_TIMELINE_POINTS, "N", 0,
@@ -95,7 +90,6 @@ static const struct argp_option option_table[] = {
      "also print all options, and each policy's driver calls, operations and counters", GROUP_OUTPUT},
     {"no-host-timing", OPTION_NO_HOST_TIMING, NULL, 0,
      "leave out times of this machine, which differ from run to run", GROUP_OUTPUT},
-    {"quiet", OPTION_QUIET, NULL, 0, "no progress", GROUP_OUTPUT},
     {0},
 };
 
@@ -175,12 +169,6 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
       options->timeline_points =
           option_parse_count(state, "timeline-points", argument, 16, TIMELINE_POINTS_LIMIT);
       return 0;
-    case OPTION_JSON:
-      options->json_path = argument;
-      return 0;
-    case OPTION_CSV:
-      options->csv_path = argument;
-      return 0;
     case OPTION_ITERATIONS:
       options->iterations = options->trace.marks = true;
       if (argument) options->iterations_path = argument;
@@ -200,13 +188,11 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
     case OPTION_NO_HOST_TIMING:
       options->host_timing = false;
       return 0;
-    case OPTION_QUIET:
-      options->quiet = true;
-      return 0;
     case ARGP_KEY_INIT:
       state->child_inputs[0] = &options->trace;
       state->child_inputs[1] = &options->device;
-      state->child_inputs[2] = &options->instruments;
+      state->child_inputs[2] = &options->output;
+      state->child_inputs[3] = &options->instruments;
       return 0;
     case ARGP_KEY_ARG:
       return trace_list_add(&options->traces, argument);
@@ -215,27 +201,30 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
   }
 }
 
+static exit_status check_outputs(const replay_options *options) {
+  const char *const outputs[] = {options->output.json_path, options->output.csv_path,
+                                 options->timeline_path,    options->iterations_path,
+                                 options->dump_svg_path,    options->dump_json_path,
+                                 options->report_path,      options->instruments.trace_events_path};
+  const size_t count = sizeof outputs / sizeof *outputs;
+  return output_paths_are_apart(outputs, count, &options->traces) ? EXIT_STATUS_DONE : EXIT_STATUS_USAGE;
+}
+
 exit_status replay_options_parse(int argc, char **argv, replay_options *options) {
   *options = (replay_options){.device = {.driver = "sim", .profile = "h200"},
                               .limit = UINT64_MAX,
                               .laps = 1,
                               .host_timing = true,
-                              .timeline_points = TIMELINE_POINTS_DEFAULT};
+                              .timeline_points = TIMELINE_POINTS_DEFAULT,
+                              .output = {.csv_rows = "a row a policy"}};
   const struct argp_child children[] = {{&trace_options_parser, 0, NULL, GROUP_WHAT},
                                         {&device_choice_parser, 0, NULL, GROUP_DEVICE},
+                                        {&output_options_parser, 0, NULL, GROUP_OUTPUT},
                                         {&instrument_options_parser, 0, NULL, GROUP_OUTPUT + 1},
                                         {0}};
   const struct argp parser = {option_table, parse_option, "[TRACE...]", documentation, children, NULL, NULL};
   exit_status status = option_read_command(&parser, argc, argv, options, &options->command);
   if (status != EXIT_STATUS_DONE) return status;
-  if (output_is_standard(options->json_path) + output_is_standard(options->csv_path) +
-          output_is_standard(options->timeline_path) + output_is_standard(options->iterations_path) +
-          output_is_standard(options->report_path) >
-      1) {
-    program_complain(
-        "only one of --json, --csv, --timeline, --iterations and --report can go to standard output");
-    return EXIT_STATUS_USAGE;
-  }
   if (options->dump.moment == REPLAY_DUMP_NEVER && (options->dump_svg_path || options->dump_json_path))
     options->dump.moment = REPLAY_DUMP_PEAK;
   if (options->dump.moment == REPLAY_DUMP_NEVER && options->report_path)
@@ -245,7 +234,8 @@ exit_status replay_options_parse(int argc, char **argv, replay_options *options)
     program_complain("%s", message);
     return EXIT_STATUS_USAGE;
   }
-  return options->traces.count == 0 ? trace_list_add_default(&options->traces) : EXIT_STATUS_DONE;
+  if (options->traces.count == 0) status = trace_list_add_default(&options->traces);
+  return status == EXIT_STATUS_DONE ? check_outputs(options) : status;
 }
 
 void replay_options_free(replay_options *options) {

@@ -9,6 +9,7 @@
 #include "harness/device.h"
 #include "harness/exit_status.h"
 #include "harness/instruments.h"
+#include "harness/output_options.h"
 #include "harness/policy_specs.h"
 #include "harness/replay_dump.h"
 #include "harness/trace_list.h"
@@ -21,10 +22,10 @@ typedef struct replay_options {
   uint64_t limit;        /* UINT64_MAX: none */
   double limit_fraction; /* of the device's bytes; 0: limit holds */
   uint64_t laps;
-  bool check, verify, quiet, details, host_timing;
+  bool check, verify, details, host_timing;
+  output_options output;
   const char *timeline_path;
   uint64_t timeline_points;
-  const char *json_path, *csv_path; /* "-": standard output */
   bool iterations;
   const char *iterations_path; /* "-": standard output */
   replay_dump dump;

@@ -121,6 +121,15 @@ START_TEST(refused_outputs_change_nothing) {
   run = run_expecting(EXIT_STATUS_USAGE, "oom", "--json", path, "--csv", trace, trace);
   ck_assert_has(run.errors, "kept_trace.txt cannot be written: it is a trace");
   program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_USAGE, "faults", "--csv", trace, trace);
+  ck_assert_has(run.errors, "kept_trace.txt cannot be written: it is a trace");
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_USAGE, "stress", "--csv", path, "--save-program", path);
+  ck_assert_has(run.errors, "kept.txt cannot be written: it is being written already");
+  program_run_free(&run);
+  run = run_expecting(EXIT_STATUS_USAGE, "bench", "alloc", "--json", "-", "--csv", "-");
+  ck_assert_has(run.errors, "only one of the files can go to standard output");
+  program_run_free(&run);
   run = run_expecting(EXIT_STATUS_USAGE, "bench", "alloc", "--json", path, "--csv", "/nowhere/at/all");
   program_run_free(&run);
   ck_assert_content(path, BEFORE);
@@ -128,6 +137,28 @@ START_TEST(refused_outputs_change_nothing) {
   ck_assert_no_partial_files();
   free(path);
   free(trace);
+}
+END_TEST
+
+START_TEST(help_names_the_outputs_of_each_command) {
+  static const char *const commands[][3] = {
+      {"replay", NULL, "write the results as CSV, a row a policy\n"},
+      {"oom", NULL, "write the results as CSV, a row a policy\n"},
+      {"stress", NULL, "write the results as CSV, a row a policy\n"},
+      {"faults", NULL,
+       "write the results as CSV, a row a policy, program\n                             and call\n"},
+      {"bench", "vmm", "write the results as CSV\n"},
+      {"bench", "access", "write the results as CSV\n"},
+      {"bench", "alloc", "write the results as CSV\n"}};
+  for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+    const char *const words[] = {commands[i][0], commands[i][1] ? commands[i][1] : "--help", "--help", NULL};
+    program_run run = run_program_into(NULL, words);
+    ck_assert_int_eq(run.status, EXIT_STATUS_DONE);
+    ck_assert_has(run.output, "--json=FILE|-          write the results as JSON\n");
+    ck_assert_has(run.output, commands[i][2]);
+    ck_assert_has(run.output, "-q, --quiet                no progress\n");
+    program_run_free(&run);
+  }
 }
 END_TEST
 
@@ -239,6 +270,7 @@ static Suite *files_suite(void) {
   tcase_add_test(outputs, an_output_has_its_name_when_it_is_whole);
   tcase_add_test(outputs, links_and_devices_stay);
   tcase_add_test(outputs, refused_outputs_change_nothing);
+  tcase_add_test(outputs, help_names_the_outputs_of_each_command);
   tcase_add_test(outputs, a_file_that_may_not_grow_is_no_result);
   tcase_add_test(outputs, doctor_writes_as_others_do);
   tcase_add_loop_test(outputs, a_signal_leaves_nothing_behind, 0,

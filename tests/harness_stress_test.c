@@ -359,7 +359,7 @@ START_TEST(says_what_does_not_go_together) {
       {{"stress", "-p", "bcf"}, "did you mean bfc?"},
       {{"stress", "--program", "no/such/file"}, "no/such/file cannot be read"},
       {{"stress", "--program", "/dev/zero"}, "/dev/zero:1: expected a line without NUL bytes"},
-      {{"stress", "--json", "-", "--csv", "-"}, "--json and --csv name the same file"},
+      {{"stress", "--json", "-", "--csv", "-"}, "only one of the files can go to standard output"},
       {{"faults", "--random", "0"}, "there is nothing to run"},
       {{"faults", "--capacity", "2MiB"}, "at least 128MiB are needed"},
       {{"faults", "--part", "3/2"}, "expected K/N, such as 1/10"},
