@@ -51,8 +51,12 @@ static const struct argp_option option_table[] = {
     {"shards", OPTION_SHARDS, "N", 0, "in how many shards; default: 32, or the number of cells", 2},
     {"sbatch", OPTION_SBATCH, "OPTION", 0, "an option for sbatch, such as --partition=long; may be repeated",
      2},
-    {"shard", OPTION_SHARD, "K/N", 0, "run every N-th cell, beginning with the K-th: what a task does", 2},
-    {"wait", OPTION_WAIT, NULL, 0, "wait for whoever runs this shard already, and go on from there", 2},
+    {"shard", OPTION_SHARD, "K/N", 0,
+     "run every N-th cell, beginning with the K-th: what a task does; not with --status, --merge or --slurm, "
+     "which are of all cells",
+     2},
+    {"wait", OPTION_WAIT, NULL, 0,
+     "wait for whoever runs this shard already, and go on from there; only for a run", 2},
     {0},
 };
 
@@ -136,6 +140,10 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
       if (!options->grid) argp_error(state, "a GRID is expected");
       if (options->action != ACTION_SLURM && (options->shards || options->sbatch_count))
         argp_error(state, "--shards and --sbatch go with --slurm");
+      if (options->action != ACTION_RUN && options->settings.shard.count)
+        argp_error(state, "--shard is for a run: --status, --merge and --slurm are of all cells");
+      if (options->action != ACTION_RUN && options->settings.wait)
+        argp_error(state, "--wait is for a run, and --status, --merge and --slurm run nothing");
       return 0;
     default:
       return ARGP_ERR_UNKNOWN;

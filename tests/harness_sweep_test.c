@@ -586,6 +586,10 @@ static const struct {
     {{"sweep", "a", "--jobs=0"}, "a whole number from 1"},
     {{"sweep", "a", "--merge", "--slurm"}, "only one of"},
     {{"sweep", "a", "--shards=3"}, "go with --slurm"},
+    {{"sweep", "a", "--merge", "--shard=1/2"}, "--shard is for a run"},
+    {{"sweep", "a", "--shard=1/2", "--status"}, "--shard is for a run"},
+    {{"sweep", "a", "--slurm", "--shard=1/2"}, "--shard is for a run"},
+    {{"sweep", "a", "--merge", "--wait"}, "--wait is for a run"},
 };
 
 START_TEST(wrong_usage_is_refused) {
