@@ -175,7 +175,8 @@ static vmm_status paper_create(const policy_configuration *configuration, policy
   pool_caching_init(&self->small, heap, &self->small_blocks);
   self->small.by_age = true;
   gmlake_classes_init(&self->classes);
-  gmlake_spaces_init(&self->spaces, heap, configuration->values[OPTION_ROOM].integer);
+  gmlake_spaces_init(&self->spaces, heap, configuration->values[OPTION_ROOM].integer,
+                     self->settings.largest_chunk, self->settings.chunk);
   pool_stream_clock_init(&self->clock, configuration->driver);
   *created = &self->base.base;
   return VMM_SUCCESS;

@@ -9,6 +9,8 @@
 /* pBlocks of another stream that are looked at in vain before it is given up. */
 enum { REFUSALS = 64 };
 
+enum { CHAINS = 8 }; /* lists that are walked at a time */
+
 /* ---- room for the work ---- */
 
 vmm_status gmlake_prepare_stream(gmlake *self, vmm_stream stream) {
@@ -296,17 +298,36 @@ static vmm_stream wanted_index(const gmlake *self, const gmlake_pblock *pblock) 
   return free ? base->stream : GMLAKE_NOT_INDEXED;
 }
 
-void gmlake_index_changes(gmlake *self) {
-  for (gmlake_pblock *pblock = self->changed; pblock; pblock = pblock->next_changed) {
-    const vmm_stream wanted = wanted_index(self, pblock);
-    self->indexed_pblocks++;
-    for (gmlake_place *place = pblock->places; place; place = place->other) {
-      place->free_on = wanted;
+/* Notes in the places of all pBlocks that have changed what the index is to say. Goes along several chains of
+ * places at a time: the next one of each is on its way from memory meanwhile. */
+static void note_changes(gmlake *self) {
+  struct {
+    gmlake_place *place;
+    vmm_stream wanted;
+  } chains[CHAINS];
+  gmlake_pblock *pblock = self->changed;
+  for (int count = 0; pblock || count > 0;) {
+    for (; pblock && count < CHAINS; pblock = pblock->next_changed, count++) {
+      chains[count].place = pblock->places;
+      chains[count].wanted = wanted_index(self, pblock);
+      __builtin_prefetch(pblock->places);
+      self->indexed_pblocks++;
+    }
+    for (int i = count; i-- > 0;) {
+      gmlake_place *place = chains[i].place;
+      place->free_on = chains[i].wanted;
       self->indexed_places++;
       __builtin_prefetch(place->previous);
       __builtin_prefetch(place->next);
+      __builtin_prefetch(place->other);
+      chains[i].place = place->other;
+      if (!place->other) chains[i] = chains[--count];
     }
   }
+}
+
+void gmlake_index_changes(gmlake *self) {
+  note_changes(self);
   for (gmlake_pblock *pblock; (pblock = self->changed);) {
     self->changed = pblock->next_changed;
     pblock->base.changed = false;

@@ -115,7 +115,8 @@ static void run_remove(gmlake_spaces *spaces, gmlake_place *first, gmlake_place 
 
 /* ---- rows at home ---- */
 
-static bool has_whole_chunk(const gmlake_place *first) {
+static bool has_whole_chunk(const gmlake_spaces *spaces, const gmlake_place *first) {
+  if (first->home_run >= spaces->certain_row) return true;
   const pool_range *range = first->space->range;
   return gmlake_border_above(range, first->address) <
          gmlake_border_below(range, first->address + first->home_run);
@@ -124,7 +125,7 @@ static bool has_whole_chunk(const gmlake_place *first) {
 static void home_run_resize(gmlake_spaces *spaces, gmlake_place *first, uint64_t size) {
   const bool before = first->has_whole_chunk;
   first->home_run = size;
-  first->has_whole_chunk = size > 0 && has_whole_chunk(first);
+  first->has_whole_chunk = size > 0 && has_whole_chunk(spaces, first);
   if (first->has_whole_chunk == before) return;
   if (before)
     RB_REMOVE(gmlake_age_tree, &spaces->home_runs_by_age, first);
@@ -292,7 +293,7 @@ static bool run_is_sound(const gmlake_place *first) {
          first->at_edge == (touches_begin(first) || touches_end(first));
 }
 
-static bool home_run_is_sound(const gmlake_place *first) {
+static bool home_run_is_sound(const gmlake_spaces *spaces, const gmlake_place *first) {
   if (joined_at_home(first->previous, first)) return false;
   uint64_t size = 0;
   const gmlake_place *place = first, *last = NULL;
@@ -301,10 +302,10 @@ static bool home_run_is_sound(const gmlake_place *first) {
     last = place;
     place = place->next;
   } while (joined_at_home(last, place));
-  return size == first->home_run && first->has_whole_chunk == has_whole_chunk(first);
+  return size == first->home_run && first->has_whole_chunk == has_whole_chunk(spaces, first);
 }
 
-static bool place_is_sound(const gmlake_place *place) {
+static bool place_is_sound(const gmlake_spaces *spaces, const gmlake_place *place) {
   const gmlake_space *space = place->space;
   const pool_range *range = space->range;
   if (place->size != place->block->base.size || place->address < space->begin || end_of(place) > space->end)
@@ -322,7 +323,7 @@ static bool place_is_sound(const gmlake_place *place) {
   bool begins_home =
       place->indexed != GMLAKE_NOT_INDEXED && place->home && !joined_at_home(place->previous, place);
   if ((place->run > 0) != begins || (place->home_run > 0) != begins_home) return false;
-  return (!begins || run_is_sound(place)) && (!begins_home || home_run_is_sound(place));
+  return (!begins || run_is_sound(place)) && (!begins_home || home_run_is_sound(spaces, place));
 }
 
 /* Over every mapped chunk lies a place, lest it be mapped for ever. */
@@ -349,7 +350,7 @@ bool gmlake_spaces_check(const gmlake_spaces *spaces, char *message, size_t mess
     const gmlake_place *before = NULL;
     for (const gmlake_place *place = space->first; place; before = place, place = place->next) {
       if (place->home) home_bytes += place->size;
-      if (place->space == space && place->previous == before && place_is_sound(place)) continue;
+      if (place->space == space && place->previous == before && place_is_sound(spaces, place)) continue;
       snprintf(message, message_size, "the place of pBlock 0x%" PRIx64 " at 0x%" PRIx64 " does not fit",
                place->block->base.address, place->address);
       return false;

@@ -6,8 +6,9 @@
  * device that has not so much to set aside gives no room. */
 #define ROOM_BUDGET (UINT64_C(16) << 40)
 
-void gmlake_spaces_init(gmlake_spaces *spaces, pool_heap *heap, uint64_t room) {
-  *spaces = (gmlake_spaces){.heap = heap, .room = room};
+void gmlake_spaces_init(gmlake_spaces *spaces, pool_heap *heap, uint64_t room, uint64_t largest_chunk,
+                        uint64_t unit) {
+  *spaces = (gmlake_spaces){.heap = heap, .room = room, .certain_row = 2 * (largest_chunk - unit) + unit};
   RB_INIT(&spaces->runs);
   RB_INIT(&spaces->runs_by_size);
   RB_INIT(&spaces->edges);

@@ -41,8 +41,8 @@ struct gmlake_pblock {
 
 /* What a walk along a space or along a pBlock's places reads comes first, then what the index keeps. */
 struct gmlake_place {
-  _Alignas(GMLAKE_CACHE_LINE) gmlake_place *next,
-      *previous; /* in the space, by address; not always adjacent */
+  _Alignas(GMLAKE_CACHE_LINE) gmlake_place *next; /* in the space, by address; not always adjacent */
+  gmlake_place *previous;
   vmm_address address;
   uint64_t size; /* of its pBlock */
   gmlake_pblock *block;
@@ -86,6 +86,7 @@ typedef struct gmlake_spaces {
   pool_store places;
   gmlake_space *oldest, *newest;
   uint64_t births;
+  uint64_t certain_row; /* a row of so many bytes has a whole chunk, wherever its chunks begin */
   uint64_t room;         /* VA to leave on either side of a new space; 0: none */
   uint64_t room_budget;  /* what all spaces may take for it */
   bool room_known;       /* the budget has been found out */
@@ -99,7 +100,9 @@ typedef struct gmlake_spaces {
   uint64_t lost_bytes;                     /* mapped where a failure could not be undone */
 } gmlake_spaces;
 
-void gmlake_spaces_init(gmlake_spaces *spaces, pool_heap *heap, uint64_t room);
+/* Chunks have at most largest_chunk bytes and are multiples of unit. */
+void gmlake_spaces_init(gmlake_spaces *spaces, pool_heap *heap, uint64_t room, uint64_t largest_chunk,
+                        uint64_t unit);
 /* Forgets all spaces and places; ranges stay with the heap. */
 void gmlake_spaces_fini(gmlake_spaces *spaces);
 
