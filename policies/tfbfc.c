@@ -78,7 +78,9 @@ static vmm_status tfbfc_create(const policy_configuration *configuration, policy
   self->allow_growth = values[OPTION_ALLOW_GROWTH].integer;
   self->collects = values[OPTION_GARBAGE_COLLECTION].integer;
   self->waits = values[OPTION_STREAMS].integer == 0;
-  self->next_region = round_up(self->allow_growth && self->limit > first_region ? first_region : self->limit);
+  /* Never 0, which could not be doubled when the limit grows. */
+  const uint64_t first = self->allow_growth && self->limit > first_region ? first_region : self->limit;
+  self->next_region = round_up(first > 0 ? first : 1);
   pool_caching_init(&self->chunks, heap, &self->blocks);
   self->chunks.by_age = true;
   *created = &self->base;
@@ -232,7 +234,7 @@ static vmm_status tfbfc_set_limit(policy *base, uint64_t limit) {
   if (status != VMM_SUCCESS) return status;
   pool_heap_set_limit(&base->heap, limit);
   use_limit(self, limit, free_bytes + base->heap.statistics.reserved_bytes.current);
-  if (!self->allow_growth) self->next_region = round_up(self->limit);
+  if (!self->allow_growth) self->next_region = round_up(self->limit > 0 ? self->limit : 1);
   return VMM_SUCCESS;
 }
 

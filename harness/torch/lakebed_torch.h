@@ -28,8 +28,8 @@ void *lakebed_torch_segment_malloc(size_t size, int device, void *stream);
 void lakebed_torch_init(int device_count);
 /* empty_cache: every policy returns what it does not use. */
 void lakebed_torch_empty_cache(void);
-/* The policy may hold so much of the device. Throws for a fraction outside 0 to 1, and when the policy cannot
- * change its limit any more. */
+/* The policy may hold so much of the device: at 0 nothing, at 1 there is no limit, as in PyTorch. Throws for
+ * a fraction outside 0 to 1, and when the policy cannot change its limit any more. */
 void lakebed_torch_memory_fraction(double fraction, int device);
 void lakebed_torch_record_stream(void *pointer, void *stream);
 

@@ -42,7 +42,10 @@ typedef struct plugin_device {
   trace_writer *recording;
   char recording_failure[PLUGIN_MESSAGE]; /* why it ended by itself; empty: it did not */
 
-  double fraction; /* of the device that the policy may hold; 0: no limit. Guarded by the state's lock */
+  /* The share of the device that the policy may hold; not limited: no share was set, or all of it. Guarded
+   * by the state's lock. */
+  double fraction;
+  bool limited;
 } plugin_device;
 
 typedef struct plugin_state {

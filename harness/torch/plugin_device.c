@@ -172,14 +172,15 @@ static void close_device(plugin_device *device) {
   vmm_driver_destroy(device->meter);
   vmm_driver_destroy(device->raw);
   trace_id_map_free(&device->streams);
-  double fraction = device->fraction;
+  const double fraction = device->fraction;
+  const bool limited = device->limited;
   memset(device, 0, sizeof *device);
   device->fraction = fraction;
+  device->limited = limited;
 }
 
 static uint64_t limit_of(const plugin_device *device) {
-  if (device->fraction <= 0) return UINT64_MAX;
-  return (uint64_t)(device->fraction * (double)device->total_bytes);
+  return device->limited ? (uint64_t)(device->fraction * (double)device->total_bytes) : UINT64_MAX;
 }
 
 static void announce(const plugin_device *device) {
@@ -285,12 +286,15 @@ void lakebed_torch_memory_fraction(double fraction, int ordinal) {
   } else {
     pthread_mutex_lock(&plugin.lock);
     plugin_device *device = &plugin.devices[ordinal];
-    double before = device->fraction;
+    const double fraction_before = device->fraction;
+    const bool limited_before = device->limited;
     device->fraction = fraction;
+    device->limited = fraction < 1;
     vmm_status status = VMM_SUCCESS;
     if (plugin_device_opened(ordinal)) status = shared_policy_set_limit(device->policy, limit_of(device));
     if (status != VMM_SUCCESS) {
-      device->fraction = before;
+      device->fraction = fraction_before;
+      device->limited = limited_before;
       snprintf(text, sizeof text, "lakebed: policy %s cannot change its limit while memory is allocated: %s",
                plugin.spec.class->name, vmm_status_text(status));
     }
@@ -307,7 +311,7 @@ void lakebed_torch_close(void) {
       plugin_with(device, end_recording, device);
       close_device(device);
     }
-    plugin.devices[ordinal].fraction = 0;
+    plugin.devices[ordinal].limited = false;
   }
   plugin.configured = false;
   free(plugin.wanted_path);

@@ -49,6 +49,13 @@ static uint64_t number(int device, const char *name, const char *field) {
   return found;
 }
 
+static bool has_limit(int device) {
+  json_t *told = statistics(device);
+  const bool limited = !json_is_null(json_object_get(told, "limit_bytes"));
+  json_decref(told);
+  return limited;
+}
+
 static void *stream(uintptr_t handle) { return (void *)(handle << 12); }
 
 START_TEST(bad_configurations_are_refused_with_a_reason) {
@@ -219,6 +226,29 @@ START_TEST(a_fraction_bounds_what_is_held) {
 }
 END_TEST
 
+/* As PyTorch's set_per_process_memory_fraction: at 0 nothing, at 1 no limit. */
+START_TEST(all_or_nothing_may_be_held) {
+  static const char *const specs[] = {"aliasheap", "gmlake", "bfc",    "expandable",
+                                      "async",     "native", "rawvmm", "tfbfc"};
+  for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+    lakebed_torch_close();
+    configure(specs[i], "sim:h200:1GiB");
+    lakebed_torch_memory_fraction(0, 0);
+    ck_assert_msg(!lakebed_torch_malloc(MIB, 0, NULL), "%s", specs[i]);
+    ck_assert_uint_eq(number(0, "limit_bytes", NULL), 0);
+    lakebed_torch_memory_fraction(1, 0);
+    ck_assert_msg(!has_limit(0), "%s", specs[i]);
+    void *pointer = lakebed_torch_malloc(900 * MIB, 0, NULL);
+    ck_assert_msg(pointer != NULL, "%s: %s", specs[i], lakebed_torch_failure());
+    lakebed_torch_free(pointer, 0, 0, NULL);
+    lakebed_torch_empty_cache();
+    lakebed_torch_memory_fraction(0, 0);
+    ck_assert_msg(!lakebed_torch_malloc(MIB, 0, NULL), "%s", specs[i]);
+    ck_assert_int_eq(lakebed_torch_check(0, message, sizeof message), 0);
+  }
+}
+END_TEST
+
 static char folder[PATH_MAX];
 static char path[PATH_MAX + 16];
 
@@ -350,6 +380,7 @@ static Suite *plugin_suite(void) {
   tcase_add_test(all, threads_share_a_policy);
   tcase_add_test(all, devices_have_policies_of_their_own);
   tcase_add_test(all, a_fraction_bounds_what_is_held);
+  tcase_add_test(all, all_or_nothing_may_be_held);
   tcase_add_test(all, a_recording_holds_the_run);
   tcase_add_test(all, a_recording_that_begins_late_begins_with_what_is_live);
   tcase_add_test(all, a_recording_that_cannot_be_written_is_told);
