@@ -76,16 +76,9 @@ section_torch() {
   mkdir -p -- "$folder"
   run=$(mktemp -d)
   gpus=$(nvidia-smi --query-gpu=index --format=csv,noheader | paste -sd,)
-  {
-    printf 'device: %s\n' "$(nvidia-smi --query-gpu=name --format=csv,noheader | sort | uniq -c | sed 's/^ *//')"
-    printf 'driver: %s, %s\n' "$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)" \
-      "$(python3 -c 'import torch, transformers; print("CUDA", torch.version.cuda + ", PyTorch", torch.__version__ + ", transformers", transformers.__version__)')"
-    printf 'date: %s\n' "$(date -u +%F)"
-    printf 'command: results/regenerate.sh torch\n'
-  } >"$run/header"
   if python3 "$bench/plan.py" >"$run/plan.json" &&
     python3 "$bench/live_matrix.py" "$run/plan.json" "$run/runs.jsonl" --gpus "$gpus" --seconds "${LAKEBED_SECONDS:-3000}" &&
-    python3 "$bench/tables.py" "$run/header" "$folder" "$run/runs.jsonl"; then
+    python3 "$bench/tables.py" "$folder" "$run/runs.jsonl" --replay "$lakebed"; then
     say "torch: $((SECONDS - begin)) s"
   else
     say "torch: failed"

@@ -209,30 +209,101 @@ def bad_command_lines_are_refused():
         assert word in told.getvalue(), told.getvalue()
 
 
-def results_become_tables():
+def _live(folder, plan, *arguments):
+    """Runs a plan with every model and GPU replaced; the records."""
     import json
+    import subprocess
 
+    with open(f"{folder}/plan.json", "w") as file:
+        json.dump(plan, file)
+    live = os.path.abspath("tests/torch/stub/live")
+    environment = os.environ | {"PYTHONPATH": f"{live}:{os.environ['PYTHONPATH']}"}
+    command = [sys.executable, "harness/torch/bench/live_matrix.py", f"{folder}/plan.json", *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    with open(arguments[0]) as file:
+        return [json.loads(line) for line in file], done.stdout + done.stderr
+
+
+def _small_plan():
+    """The whole plan in small."""
     sys.path.insert(0, "harness/torch/bench")
     import plan
+
+    small = [job for jobs in plan.PARTS.values() for job in jobs]
+    for job in small:
+        job["seconds"] = 1
+        for task in job.get("tasks", []):
+            task |= {"seconds": 1, "steps": 2, "batch": task.get("batch", 1)}
+    return small
+
+
+def a_plan_is_run():
+    folder = tempfile.mkdtemp()
+    small = _small_plan()
+    records, printed = _live(folder, small, f"{folder}/runs.jsonl", "--gpus", "0,1", "--seconds", "90")
+    for record in records:
+        assert "error" not in record and "left_out" not in record and not record.get("failures"), record
+    names = {(record.get("allocator"), record["name"]) for record in records if "name" in record}
+    for job in small:
+        for task in job.get("tasks", [job]):
+            assert (job.get("allocator"), task["name"]) in names, task
+    backends = {record["allocator"]: record["backend"] for record in records if "backend" in record}
+    assert backends["pytorch:async"] == "cudaMallocAsync" and backends["pytorch"] == "native"
+    assert backends["gmlake"] == backends["aliasheap"] == "pluggable"
+    assert sum("rank" in record for record in records) == 8
+    assert all(len(turns) == 11 for record in records for turns in record.get("times", {}).values())
+    assert {record["largest_batch"] for record in records if "tried" in record} == {24}, printed
+    assert sorted(name for name in os.listdir(folder) if name.endswith(".zst"))[0] == "opt-1.3b-LR-aliasheap.lbt.zst"
+    again, _ = _live(folder, small, f"{folder}/more.jsonl", "--seconds", "20", "--done", f"{folder}/runs.jsonl")
+    assert len(again) == 1 and "provenance" in again[0], again
+    sys.argv = ["tables.py", folder, f"{folder}/runs.jsonl", f"{folder}/more.jsonl", "--quote", f"{folder}/page.md"]
+    with open(f"{folder}/page.md", "w") as file:
+        file.write("before\n<!-- tables.md -->\nold\n<!-- end of tables.md -->\nafter\n")
     import tables
 
-    assert all(job.get("tasks") or job.get("kind") for jobs in plan.PARTS.values() for job in jobs)
+    tables.main()
+    with open(f"{folder}/page.md") as file:
+        page = file.read()
+    assert page.startswith("before\n") and page.endswith("after\n") and "old" not in page
+    assert "| allocator | batch | reserved, GiB |" in page and "runs." in page, page
+    with open(f"{folder}/runs.txt") as file:
+        assert "not there" not in file.read()
+
+
+def plans_end_in_time():
+    folder = tempfile.mkdtemp()
+    task = {"name": "one", "steps": 2, "seconds": 1}
+    job = {"part": "a", "allocator": "pytorch"}
+    plan = [job | {"tasks": [task | {"model": "hangs", "most_seconds": 2}, task | {"name": "two", "model": "cannot", "deterministic": "strict"},
+                             task | {"name": "three", "seconds": 80}]},
+            job | {"kind": "fsdp", "name": "ranks", "seconds": 1}]
+    records, printed = _live(folder, plan, f"{folder}/runs.jsonl", "--seconds", "45")
+    told = {record["name"]: record for record in records if "name" in record}
+    assert told["one"]["left_out"] == "took too long", told["one"]
+    assert told["two"]["deterministic"] == "tolerant" and told["two"]["losses"], told["two"]
+    assert told["three"]["left_out"] == "no time" and told["ranks"]["left_out"] == "needs two GPUs"
+    assert "left_out: took too long" in printed
+
+
+def results_become_tables():
+    sys.path.insert(0, "harness/torch/bench")
+    import tables
+
     record = {"name": "run", "losses": [3.0, 2.0], "step_ms": [9.0, 5.0], "counts": [64, 64], "active_peak": MIB,
               "reserved_peak": 2 * MIB, "device_used_peak": 3 * MIB, "allocator_ms": [1, 0.5], "allocator_driver_ms": [1, 0],
-              "memory_by_step": [[1, 2, 3, 4]], "driver_calls": {"cuMemCreate": {"count": 3}}}
+              "memory_by_step": [[1, 2, 3, 4]], "driver_calls": {"cuMemCreate": {"count": 3}}, "deterministic": "strict"}
     other = record | {"losses": [3.0, 2.5], "reserved_peak": MIB}
-    rows = tables.rows_of([record | {"allocator": "pytorch"}, other | {"allocator": "gmlake"}])
+    rows = tables.rows_of([other | {"allocator": "gmlake"}, record | {"allocator": "pytorch"}])
     assert [row["utilisation"] for row in rows] == [0.5, 1.0]
     assert rows[0]["losses_equal_to_pytorch"] == "" and rows[1]["losses_equal_to_pytorch"] == 1
     assert rows[0]["driver_calls"] == "" and rows[1]["driver_calls"] == 3
-    folder = tempfile.mkdtemp()
-    for name, lines in (("header", ["device: none"]), ("runs", [json.dumps(other | {"allocator": "gmlake"})])):
-        with open(f"{folder}/{name}", "w") as file:
-            file.write("\n".join(lines) + "\n")
-    sys.argv = ["tables.py", f"{folder}/header", folder, f"{folder}/runs"]
-    tables.main()
-    with open(f"{folder}/runs.txt") as file:
-        assert file.read().startswith("# device: none\n")
+    beside = tables.rows_of([other | {"allocator": "gmlake", "beside": True}])[0]
+    assert beside["step_ms"] == "" and beside["allocator_ms_per_step"] == "" and beside["reserved_peak_bytes"] == MIB
+    # The last whole one counts, a failure only where there is none.
+    first, failed = record | {"allocator": "bfc"}, {"allocator": "bfc", "name": "run", "left_out": "no time"}
+    assert tables.merged([first, other | {"allocator": "bfc"}, failed]) == [other | {"allocator": "bfc"}]
+    assert tables.merged([failed]) == [failed] and "no time" in "".join(tables.left_table([failed]))
 
 
 if __name__ == "__main__":

@@ -13,12 +13,21 @@
 #define SANITIZED 0
 #endif
 
-static const char *const checks[] = {
-    "use_serves_all_memory",     "torch_memory_functions_answer", "mistakes_are_told",
-    "a_missing_library_is_told", "a_pytorch_that_cannot_is_told", "fractions_bound_a_policy",
-    "a_pool_gets_segments",      "a_recording_is_written",        "a_recording_under_pytorch_is_its_snapshot",
-    "a_summary_is_for_people",   "a_script_runs_unchanged",       "bad_command_lines_are_refused",
-    "results_become_tables"};
+static const char *const checks[] = {"use_serves_all_memory",
+                                     "torch_memory_functions_answer",
+                                     "mistakes_are_told",
+                                     "a_missing_library_is_told",
+                                     "a_pytorch_that_cannot_is_told",
+                                     "fractions_bound_a_policy",
+                                     "a_pool_gets_segments",
+                                     "a_recording_is_written",
+                                     "a_recording_under_pytorch_is_its_snapshot",
+                                     "a_summary_is_for_people",
+                                     "a_script_runs_unchanged",
+                                     "bad_command_lines_are_refused",
+                                     "results_become_tables",
+                                     "a_plan_is_run",
+                                     "plans_end_in_time"};
 
 static bool python_is_there(void) { return system("python3 -c 'import ctypes, runpy' >/dev/null 2>&1") == 0; }
 

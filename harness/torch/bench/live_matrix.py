@@ -1,468 +1,351 @@
 """Trains models under many allocators and writes one JSON line for each run: what results/h200/torch holds.
 
-    python live_matrix.py PLAN.json OUT.jsonl --gpus 0,1 --seconds 400
+    python live_matrix.py PLAN.json OUT.jsonl --gpus 0,1 --seconds 400 [--done RUNS.jsonl...]
 
-PLAN.json is a list of jobs; a job is a process with one allocator that does tasks in turn. PyTorch and the models'
-libraries are imported once, and every job is a fork of that process from before CUDA was initialised. Jobs of a
-plan run side by side, one a GPU. What does not fit into the time is left out and said so. Kinds of tasks:
+PLAN.json, of plan.py, is a list of jobs; a job is a process with one allocator that does tasks in turn. PyTorch and
+the models' libraries are imported once, and every job is a fork of that process from before CUDA was initialised, or
+where that cannot be an interpreter of its own. Jobs that are timed have a GPU to themselves, others share one. Each
+record is written as soon as it is there, at the end of OUT.jsonl; what is in OUT.jsonl or in the files after --done is
+not run again, so that a plan can be spread over several machines and calls. What does not fit into the time is left
+out and said so. Kinds of jobs:
 
-  train          losses, step times, memory after every step; "record": a trace of it
-  checks         allocation_checks.py
-  largest_batch  the largest batch that trains under a memory fraction
-  turns          throughput: all allocators of the job resident at once, taking turns of some steps
-  fsdp           train_fsdp.py over all GPUs, when the others are done
+  tasks   in turn: train (losses, step times, memory after every step; "record": a trace of it), checks
+          (allocation_checks.py), largest_batch (the largest that trains under a memory fraction)
+  turns   throughput: all allocators of the job resident at once, taking turns of some steps
+  fsdp    train_fsdp.py over all GPUs, before the others; left out where there is one GPU
 
 Allocators: a policy's spec, or pytorch, pytorch:expandable, pytorch:async, pytorch:uncached.
 """
 
 import argparse
-import gc
 import json
 import multiprocessing
 import os
-import signal
 import statistics
-import subprocess
 import sys
 import time
 import traceback
-import warnings
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.dirname(HERE)]
+import live_tasks
+from live_tasks import OWN_INTERPRETER, most_seconds, write
 
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
-
-
-class Late(Exception):
-    """A task's time is up."""
+GPU_GIB = 120
+START_SECONDS = 8
+FORK = multiprocessing.get_context("fork")
 
 
-def import_everything():
-    import torch
-    import transformers
-    from transformers.models.gpt2 import modeling_gpt2
-    from transformers.models.gpt_neox import modeling_gpt_neox
-    from transformers.models.llama import modeling_llama
-    from transformers.models.opt import modeling_opt
-
-    import peft
-    import torchvision.models
-
-    import lakebed
-    import train
-    import train_fsdp
+def tasks_process(job, gpu, path, end):
+    if job["allocator"] in OWN_INTERPRETER:
+        live_tasks.run_apart(job["allocator"], "tasks", job, gpu, path, end)
+    live_tasks.do_tasks(job, gpu, path, end)
 
 
-def install(allocator):
-    """Puts the allocator in place; before CUDA is initialised."""
-    import torch
-
-    warnings.simplefilter("ignore")
-
-    import lakebed
-
-    if allocator in ("pytorch", "pytorch:async", "pytorch:uncached"):
-        if allocator == "pytorch:uncached":
-            os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"
-    elif allocator == "pytorch:expandable":
-        torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
-    else:
-        lakebed.use(allocator)
+def turns_process(job, allocator, gpu, connection, others):
+    # Whoever waits for an answer must see the end of the one that asks.
+    for other in others:
+        other.close()
+    if allocator in OWN_INTERPRETER:
+        os.set_inheritable(connection.fileno(), True)
+        live_tasks.run_apart(allocator, "turns", job, allocator, gpu, connection.fileno())
+    live_tasks.take_turns(job, allocator, gpu, connection)
 
 
-class DeviceMemory:
-    """What nvidia-smi shows: bytes of the device in use, by all processes, contexts included."""
-
-    def __init__(self, gpu):
-        import pynvml
-
-        pynvml.nvmlInit()
-        self.pynvml, self.handle = pynvml, pynvml.nvmlDeviceGetHandleByIndex(gpu)
-
-    def used(self):
-        return int(self.pynvml.nvmlDeviceGetMemoryInfo(self.handle).used)
+def start(target, *arguments):
+    process = FORK.Process(target=target, args=arguments)
+    process.start()
+    return process
 
 
-def allocator_ns():
-    import lakebed
-
-    told = lakebed.stats()
-    return told.get("alloc_ns", 0) + told.get("free_ns", 0), told.get("driver_ns", 0)
-
-
-class Watch:
-    """Memory and the allocator's own time, step by step."""
-
-    def __init__(self, gpu):
-        import lakebed
-
-        self.lakebed, self.device = lakebed, DeviceMemory(gpu)
-        self.steps, self.allocator_ms, self.driver_ms = [], [], []
-        self.device_peak = self.device.used()
-        lakebed.reset_peak()
-        self.before = allocator_ns()
-
-    def step(self, _number):
-        told = self.lakebed.stats()
-        now = (told.get("alloc_ns", 0) + told.get("free_ns", 0), told.get("driver_ns", 0))
-        self.allocator_ms.append(round((now[0] - self.before[0]) / 1e6, 4))
-        self.driver_ms.append(round((now[1] - self.before[1]) / 1e6, 4))
-        self.before = now
-        names = ("active_bytes", "reserved_bytes")
-        self.steps.append([told[name][field] for name in names for field in ("current", "peak")]
-                          if "reserved_bytes" in told else [0, 0, 0, 0])
-        self.device_peak = max(self.device_peak, self.device.used())
-        self.lakebed.reset_peak()
-
-    def result(self):
-        told = self.lakebed.stats()
-        return {
-            "active_peak": max((step[1] for step in self.steps), default=0),
-            "reserved_peak": max((step[3] for step in self.steps), default=0),
-            "device_used_peak": self.device_peak,
-            "memory_by_step": self.steps,
-            "allocator_ms": self.allocator_ms,
-            "allocator_driver_ms": self.driver_ms,
-            "retries": told.get("retries", 0),
-            "out_of_memory": told.get("out_of_memory", 0),
-            "served": [told.get("served_allocations", 0), told.get("served_frees", 0)],
-            "bypassed": [told.get("bypassed_allocations", 0), told.get("bypassed_frees", 0)],
-            "failed_frees": told.get("failed_frees", 0),
-            "counters": told.get("counters", {}),
-            "driver_calls": told.get("driver_calls", {}),
-            "longest_allocator_ms": round(told.get("longest_ns", 0) / 1e6, 3),
-        }
+def wait_for(processes, end):
+    """Those that still run then are killed and returned. (Process.join() would not see the time for one that became
+    another interpreter.)"""
+    while time.time() < end and any(process.is_alive() for process in processes):
+        time.sleep(0.05)
+    late = [process for process in processes if process.is_alive()]
+    for process in late:
+        process.kill()
+    for process in processes:
+        process.join()
+    return late
 
 
-def options_of(task):
-    import train
+class Turns:
+    """The processes of a job of turns, and what they answered."""
 
-    options = train.options_of([])
-    for name, value in task.items():
-        if hasattr(options, name):
-            setattr(options, name, value)
-    return options
+    def __init__(self, job, gpu, end):
+        self.job, self.end, self.failures, self.processes = job, end, {}, []
+        self.times = {allocator: [] for allocator in job["allocators"]}
+        self.allocator_ms = {allocator: [] for allocator in job["allocators"]}
+        for allocator in job["allocators"]:
+            ours, theirs = multiprocessing.Pipe()
+            others = [ours] + [connection for _, _, connection in self.processes]
+            self.processes.append((allocator, start(turns_process, job, allocator, gpu, theirs, others), ours))
+            theirs.close()
 
-
-def do_train(task, gpu, folder, allocator):
-    import torch
-
-    import lakebed
-    import train
-
-    recording = None
-    if task.get("record") and not allocator.startswith("pytorch"):
-        name = allocator.split(":")[0]
-        recording = lakebed.record(os.path.join(folder, f"{task['name']}-{name}.lbt.zst"))
-    watch = Watch(gpu)
-    result = train.run(options_of(task), watch.step)
-    if recording:
-        result["whole_reserved_peak"] = max(step[3] for step in watch.steps)
-        recording.stop()
-    result |= watch.result()
-    if allocator == "pytorch:expandable":
-        result["expandable"] = torch.cuda.memory._snapshot().get("allocator_settings", {}).get("expandable_segments")
-    return result
-
-
-def do_checks(task, gpu, folder, allocator):
-    import torch
-
-    import allocation_checks
-
-    torch.set_default_dtype(torch.float32)
-    return {"checks": len(allocation_checks.CHECKS), "failed": allocation_checks.run()}
-
-
-def do_largest_batch(task, gpu, folder, allocator):
-    """Doubles until it fails, then halves the gap. A batch counts if all its steps are done."""
-    import random
-
-    import torch
-
-    import lakebed
-    import train
-
-    torch.cuda.set_per_process_memory_fraction(task["fraction"])
-    options = options_of(task)
-    training = train.Training(options)
-    tried = {}
-
-    def trains(batch):
-        random.seed(11)
-        torch.manual_seed(11)
-        options.batch = batch
-        begin, failure = time.perf_counter(), ""
-        lakebed.reset_peak()
+    def answer(self, allocator, connection, seconds):
+        """None, and the failure is kept, if there is no good answer."""
         try:
-            for number in range(options.steps):
-                options.sequence = task["lengths"][number % len(task["lengths"])]
-                training.step()
-            torch.cuda.synchronize()
-        except torch.OutOfMemoryError as error:
-            failure = str(error)[:600]
-        training.optimizer.zero_grad(set_to_none=True)
-        gc.collect()
-        told = lakebed.stats()
-        seconds = time.perf_counter() - begin
-        tried[batch] = {"ok": not failure, "seconds": round(seconds, 2), "reserved_peak": told["reserved_bytes"]["peak"],
-                        "active_peak": told["active_bytes"]["peak"], "failure": failure}
-        torch.cuda.empty_cache()
-        return not failure
+            if not connection.poll(max(1, min(seconds, self.end - time.time()))):
+                self.failures[allocator] = "no answer in time"
+                return None
+            got = connection.recv()
+        except (EOFError, OSError):
+            self.failures[allocator] = "its process ended"
+            return None
+        if isinstance(got, str) and got != "ready":
+            self.failures[allocator] = got
+            return None
+        return got
 
-    good, bad = 0, task["at_most"] + 1
-    batch = task["from"]
-    while bad - good > task.get("within", 1):
-        if trains(batch):
-            good = batch
-        else:
-            bad = batch
-        batch = (good + bad) // 2 if bad <= task["at_most"] else min(good + task["from"], task["at_most"])
-        if batch <= good or batch >= bad:
-            break
-    return {"largest_batch": good, "first_failing": bad, "tried": tried,
-            "limit_bytes": int(task["fraction"] * torch.cuda.get_device_properties(0).total_memory)}
-
-
-DO = {"train": do_train, "checks": do_checks, "largest_batch": do_largest_batch}
-
-
-def write(path, record):
-    with open(path, "a") as file:
-        file.write(json.dumps(record) + "\n")
-
-
-def too_late(_signal, _frame):
-    raise Late()
-
-
-def do_job(job, gpu, path, end):
-    """In a process of its own."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = str(gpu)
-    import torch
-
-    folder = os.path.dirname(os.path.abspath(path))
-    signal.signal(signal.SIGALRM, too_late)
-    install(job["allocator"])
-    for task in job["tasks"]:
-        record = {"allocator": job["allocator"], "gpu": gpu} | task
-        left = int(min(task.get("seconds", 60), end - time.time()))
-        if left < 3:
-            write(path, record | {"left_out": "no time"})
-            continue
-        signal.alarm(left)
-        begin = time.time()
+    def ask(self, allocator, connection):
         try:
-            record |= DO[task.get("kind", "train")](task, gpu, folder, job["allocator"])
-        except torch.OutOfMemoryError as error:
-            record["out_of_memory_error"] = str(error)[:1000]
-        except Late:
-            record["left_out"] = f"not done in {left} s"
-        except Exception:
-            record["error"] = traceback.format_exc()[-1500:]
-        signal.alarm(0)
-        record["task_s"] = round(time.time() - begin, 2)
-        write(path, record)
-        if "Error: CUDA error" in record.get("error", ""):
-            break
-        gc.collect()
-        torch.cuda.empty_cache()
+            connection.send(self.job["steps_a_turn"])
+        except OSError:
+            self.failures[allocator] = "its process ended"
+            return None
+        return self.answer(allocator, connection, 60)
 
+    def run(self):
+        for allocator, _, connection in self.processes:
+            self.answer(allocator, connection, 120)
+        for turn in range(self.job["turns"]):
+            at = turn % len(self.processes)
+            for allocator, _, connection in self.processes[at:] + self.processes[:at]:
+                if allocator in self.failures or time.time() > self.end - 5:
+                    continue
+                got = self.ask(allocator, connection)
+                if got:
+                    self.times[allocator].append([round(ms, 3) for ms in got[0]])
+                    self.allocator_ms[allocator].append(round(got[1], 4))
 
-def take_turns(connection, allocator, task, gpu):
-    """One of several processes that hold their models and train when told."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = str(gpu)
-    import torch
-
-    import train
-
-    try:
-        install(allocator)
-        training = train.Training(options_of(task))
-        connection.send("ready")
-        while True:
-            count = connection.recv()
-            if not count:
-                break
-            times = []
-            before = allocator_ns()
-            for _ in range(count):
-                torch.cuda.synchronize()
-                begin = time.perf_counter()
-                training.step()
-                torch.cuda.synchronize()
-                times.append((time.perf_counter() - begin) * 1e3)
-            after = allocator_ns()
-            connection.send((times, (after[0] - before[0]) / 1e6 / count))
-    except BaseException:
-        connection.send(traceback.format_exc()[-1500:])
+    def stop(self):
+        for _, _, connection in self.processes:
+            try:
+                connection.send(0)
+            except OSError:
+                pass
+        wait_for([process for _, process, _ in self.processes], time.time() + 5)
 
 
 def do_turns(job, gpu, path, end):
-    processes = []
-    for allocator in job["allocators"]:
-        ours, theirs = multiprocessing.Pipe()
-        process = multiprocessing.get_context("fork").Process(target=take_turns, args=(theirs, allocator, job, gpu))
-        process.start()
-        theirs.close()
-        processes.append((allocator, process, ours))
-    times = {allocator: [] for allocator in job["allocators"]}
-    allocator_ms = {allocator: [] for allocator in job["allocators"]}
-    failures = {}
-
-    def answer(allocator, connection):
-        if not connection.poll(max(1, end - time.time())):
-            failures[allocator] = "no answer in time"
-            return None
-        got = connection.recv()
-        if isinstance(got, str) and got != "ready":
-            failures[allocator] = got
-        return got
-
-    for allocator, _, connection in processes:
-        answer(allocator, connection)
-    for turn in range(job["turns"]):
-        order = processes[turn % len(processes):] + processes[:turn % len(processes)]
-        for allocator, _, connection in order:
-            if allocator in failures or time.time() > end - 5:
-                continue
-            connection.send(job["steps_a_turn"])
-            got = answer(allocator, connection)
-            if allocator not in failures:
-                times[allocator].append([round(ms, 3) for ms in got[0]])
-                allocator_ms[allocator].append(round(got[1], 4))
-    for _, process, connection in processes:
-        try:
-            connection.send(0)
-        except OSError:
-            pass
-        process.join(10)
-        if process.is_alive():
-            process.kill()
-    write(path, job | {"gpu": gpu, "times": times, "allocator_ms_a_step": allocator_ms, "failures": failures})
-
-
-def in_new_process(job, gpu, path, end):
-    """cudaMallocAsync is chosen when PyTorch is loaded: such a job needs an interpreter of its own."""
-    environment = os.environ | {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}
-    subprocess.run([sys.executable, os.path.abspath(__file__), "--job", json.dumps(job), path, "--gpus", str(gpu),
-                    "--seconds", str(int(end - time.time()))], env=environment, check=False)
+    turns = Turns(job, gpu, end)
+    try:
+        turns.run()
+    finally:
+        write(path, job | {"gpu": gpu, "plugin": live_tasks.plugin_digest(), "times": turns.times,
+                           "allocator_ms_a_step": turns.allocator_ms, "failures": turns.failures})
+        turns.stop()
 
 
 def fsdp_rank(job, rank, gpus, path):
     os.environ |= {"CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)), "RANK": str(rank), "LOCAL_RANK": str(rank),
                    "WORLD_SIZE": str(len(gpus)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(job["port"])}
+    record = job | {"plugin": live_tasks.plugin_digest()}
     try:
-        install(job["allocator"])
+        live_tasks.install(job["allocator"])
         import train_fsdp
 
-        write(path, job | train_fsdp.run(job["arguments"]))
+        write(path, record | train_fsdp.run(job["arguments"]))
     except BaseException:
-        write(path, job | {"error": traceback.format_exc()[-1500:]})
+        write(path, record | {"error": traceback.format_exc()[-1500:]})
 
 
 def do_fsdp(job, gpus, path, end):
-    context = multiprocessing.get_context("fork")
-    ranks = [context.Process(target=fsdp_rank, args=(job, rank, gpus, path)) for rank in range(len(gpus))]
-    for process in ranks:
-        process.start()
-    for process in ranks:
-        process.join(max(1, end - time.time()))
-        if process.is_alive():
-            process.kill()
-            write(path, job | {"left_out": "not done in time"})
-
-
-def start(job, gpu, path, end):
-    target = do_turns if job.get("kind") == "turns" else do_job
-    if job.get("allocator") == "pytorch:async":
-        target = in_new_process
-    process = multiprocessing.get_context("fork").Process(target=target, args=(job, gpu, path, end))
-    process.daemon = False
-    process.start()
-    return process
-
-
-def run_plan(plan, gpus, path, end):
-    waiting, running = [job for job in plan if job.get("kind") != "fsdp"], {}
-    while waiting or running:
-        for gpu in gpus:
-            process = running.get(gpu)
-            if process and (not process.is_alive() or time.time() > end + 3):
-                if process.is_alive():
-                    process.kill()
-                process.join()
-                if process.exitcode:
-                    write(path, {"gpu": gpu, "error": f"a job ended with {process.exitcode}"})
-                del running[gpu]
-            if gpu not in running:
-                fitting = [job for job in waiting if job.get("gpu", gpu) == gpu]
-                if fitting:
-                    job = fitting[0]
-                    waiting.remove(job)
-                    if time.time() < end - 5:
-                        running[gpu] = start(job, gpu, path, end)
-                    else:
-                        write(path, {"left_out": "no time", "job": job.get("allocator", job.get("kind"))})
-        time.sleep(0.05)
+    """Whether it ended in time."""
+    ranks = [start(fsdp_rank, job, rank, gpus, path) for rank in range(len(gpus))]
+    late = wait_for(ranks, end)
+    if late:
+        write(path, job | {"left_out": "took too long"})
+    return not late
 
 
 def run_fsdp(plan, gpus, path, end):
+    hangs = False
     for number, job in enumerate(job for job in plan if job.get("kind") == "fsdp"):
-        do_fsdp(job | {"port": 29600 + number}, gpus, path, min(end, time.time() + job["seconds"]))
+        if hangs:
+            write(path, job | {"left_out": "the one before took too long"})
+        elif len(gpus) < 2:
+            write(path, job | {"left_out": "needs two GPUs"})
+        elif end - time.time() < job["seconds"]:
+            write(path, job | {"left_out": "no time"})
+        else:
+            hangs = not do_fsdp(job | {"port": 29600 + number}, gpus, path, min(end, time.time() + 2.5 * job["seconds"]))
+
+
+def least_seconds(job):
+    """A job is started where so much time is left."""
+    return START_SECONDS + (job["tasks"][0]["seconds"] if "tasks" in job else job["seconds"])
+
+
+def limit_seconds(job):
+    return 30 + (sum(map(most_seconds, job["tasks"])) if "tasks" in job else 2 * job["seconds"])
+
+
+class Gpu:
+    """The jobs that run on it."""
+
+    def __init__(self, number):
+        self.number, self.running = number, []
+
+    def has_room(self, job):
+        if not self.running:
+            return True
+        return all("gib" in other for other in [job] + self.jobs()) and \
+            sum(other["gib"] for other in [job] + self.jobs()) <= GPU_GIB
+
+    def jobs(self):
+        return [job for _, job, _ in self.running]
+
+    def start(self, job, path, end):
+        target = do_turns if job.get("kind") == "turns" else tasks_process
+        process = start(target, job, self.number, path, end)
+        self.running.append((process, job, min(end + 5, time.time() + limit_seconds(job))))
+
+    def reap(self, path):
+        for entry in list(self.running):
+            process, job, deadline = entry
+            if process.is_alive() and time.time() < deadline:
+                continue
+            name = {"allocator": job.get("allocator", ""), "name": f"part {job['part']}", "gpu": self.number}
+            if process.is_alive():
+                process.kill()
+                write(path, name | {"left_out": "ended: took too long"})
+            process.join()
+            if process.exitcode > 0 or process.exitcode < -9:
+                write(path, name | {"error": f"a job ended with {process.exitcode}"})
+            self.running.remove(entry)
+
+
+def run_plan(plan, gpus, path, end):
+    waiting = [job for job in plan if job.get("kind") != "fsdp"]
+    gpus = [Gpu(number) for number in gpus]
+    while True:
+        for gpu in gpus:
+            gpu.reap(path)
+            for job in list(waiting):
+                if gpu.has_room(job) and time.time() + least_seconds(job) < end:
+                    waiting.remove(job)
+                    gpu.start(job, path, end)
+        in_time = any(time.time() + least_seconds(job) < end for job in waiting)
+        if not in_time and not any(gpu.running for gpu in gpus):
+            break
+        time.sleep(0.05)
+    for job in waiting:
+        for task in job.get("tasks", [job]):
+            write(path, {"allocator": job.get("allocator", ""), "name": task["name"], "left_out": "no time"})
+
+
+def read(paths):
+    """Records of files; a line that was cut off counts as none."""
+    records = []
+    for path in paths:
+        with open(path) as file:
+            for line in file:
+                try:
+                    records.append(json.loads(line))
+                except ValueError:
+                    continue
+    return records
+
+
+def is_whole(record):
+    if "error" in record or "left_out" in record:
+        return False
+    if "times" in record:
+        return not record["failures"] and all(len(turns) == record["turns"] for turns in record["times"].values())
+    return any(name in record for name in ("losses", "tried", "checks"))
+
+
+def remaining(plan, records):
+    """The plan without what the records have."""
+    done = {(record.get("allocator"), record["name"]) for record in records if is_whole(record)}
+    left = []
+    for job in plan:
+        if "tasks" in job:
+            tasks = [task for task in job["tasks"] if (job["allocator"], task["name"]) not in done]
+            if tasks:
+                left.append(job | {"tasks": tasks})
+        elif (job.get("allocator"), job["name"]) not in done:
+            left.append(job)
+    return left
+
+
+def write_provenance(gpus, path):
+    """In a process of its own: NVML, too, is not to be in use when others are forked."""
+    import pynvml
+    import torch
+    import transformers
+
+    pynvml.nvmlInit()
+    names = [pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(gpu)) for gpu in gpus]
+    text = lambda value: value.decode() if isinstance(value, bytes) else value
+    write(path, {"provenance": {
+        "device": ", ".join(f"{names.count(name)} {text(name)}" for name in dict.fromkeys(names)),
+        "driver": f"{text(pynvml.nvmlSystemGetDriverVersion())}, CUDA {torch.version.cuda}, PyTorch {torch.__version__}, "
+                  f"transformers {transformers.__version__}",
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "plugin": live_tasks.plugin_digest(),
+    }})
+
+
+def rest(values):
+    """Without the first two steps, in which everything is new."""
+    return values[2:] or values
+
+
+def describe_turns(record):
+    for allocator, turns in record["times"].items():
+        steps = [ms for turn in turns[1:] for ms in turn]
+        if steps:
+            own = statistics.median(record["allocator_ms_a_step"][allocator])
+            yield (f"turns {allocator:20s} median {statistics.median(steps):9.2f} ms of {len(steps)} "
+                   f"first {turns[0][0]:9.1f} allocator {own:.3f}")
+    if record["failures"]:
+        yield f"turns {record['failures']}"
+
+
+def describe(record):
+    text = f"{record.get('allocator', '?'):20s} {record.get('name', '?'):28s}"
+    if "step_ms" in record:
+        text += f" reserved {record['reserved_peak'] / 2**30:7.2f} step {statistics.median(rest(record['step_ms'])):8.1f}"
+        text += f" first {record['step_ms'][0]:8.1f} loss {record['losses'][-1]:.6f}"
+    for name in ("rank", "deterministic", "largest_batch", "failed", "error", "left_out", "out_of_memory_error"):
+        if name in record:
+            text += f" {name}: {record[name]}"
+    return f"{text} {record.get('task_s', '')} s"
 
 
 def brief(path):
     """A line for each record."""
-    with open(path) as file:
-        for record in map(json.loads, file):
-            if "times" in record:
-                for allocator, turns in record["times"].items():
-                    steps = [ms for turn in turns[1:] for ms in turn]
-                    if steps:
-                        print(f"turns {allocator:20s} median {statistics.median(steps):9.2f} ms of {len(steps)} "
-                              f"first {turns[0][0]:9.1f} allocator {statistics.median(record['allocator_ms_a_step'][allocator]):.3f}")
-                print(record["failures"] or "", flush=True)
-                continue
-            text = f"{record.get('allocator', '?'):20s} {record.get('name', '?'):18s}"
-            if "step_ms" in record and "rank" in record:
-                text += (f" rank {record['rank']} reserved {record['reserved_peak'] / 2**30:7.2f} step "
-                         f"{statistics.median(record['step_ms'][2:]):8.1f} loss {record['losses'][-1]:.6f}")
-            elif "step_ms" in record:
-                rest = record["step_ms"][2:] or record["step_ms"]
-                own = record["allocator_ms"][2:] or record["allocator_ms"] or [0]
-                text += (f" active {record['active_peak'] / 2**30:7.2f} reserved {record['reserved_peak'] / 2**30:7.2f} "
-                         f"used {record['device_used_peak'] / 2**30:7.2f} step {statistics.median(rest):8.1f} ms first "
-                         f"{record['step_ms'][0]:8.1f} own {statistics.median(own):7.3f} loss {record['losses'][-1]:.6f}")
-            for name in ("largest_batch", "first_failing", "failed", "error", "left_out", "out_of_memory_error"):
-                if name in record:
-                    text += f" {name}: {record[name]}"
-            print(text, f"{record.get('task_s', '')} s", flush=True)
+    for record in read([path]):
+        if "provenance" in record:
+            print(record["provenance"])
+        elif "times" in record:
+            print(*describe_turns(record), sep="\n")
+        else:
+            print(describe(record))
+    sys.stdout.flush()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("plan", nargs="?")
-    parser.add_argument("out")
-    parser.add_argument("--job", help="one job, instead of a plan")
-    parser.add_argument("--gpus", default="0")
-    parser.add_argument("--seconds", type=int, default=300)
+    parser.add_argument("plan", metavar="PLAN.json")
+    parser.add_argument("out", metavar="OUT.jsonl")
+    parser.add_argument("--gpus", default="0", help="numbers, separated by commas (0)")
+    parser.add_argument("--seconds", type=int, default=300, help="it ends within so many, give or take 10 (300)")
+    parser.add_argument("--done", nargs="*", default=[], metavar="RUNS.jsonl", help="what these hold is not run again")
     options = parser.parse_args()
-    end = time.time() + options.seconds
+    begin = time.time()
+    end = begin + options.seconds - 5
     gpus = [int(gpu) for gpu in options.gpus.split(",")]
-    if options.job:
-        do_job(json.loads(options.job), gpus[0], options.out, end)
-        return
     with open(options.plan) as file:
         plan = json.load(file)
-    import_everything()
-    print(f"imported in {options.seconds - (end - time.time()):.1f} s", flush=True)
-    kept = sum(job["seconds"] for job in plan if job.get("kind") == "fsdp")
-    run_plan(plan, gpus, options.out, end - kept)
+    plan = remaining(plan, read([path for path in options.done + [options.out] if os.path.exists(path)]))
+    live_tasks.import_everything()
+    print(f"imported in {time.time() - begin:.1f} s; {len(plan)} jobs", flush=True)
+    start(write_provenance, gpus, options.out).join()
     run_fsdp(plan, gpus, options.out, end)
+    run_plan(plan, gpus, options.out, end)
     brief(options.out)
 
 
