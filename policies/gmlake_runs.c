@@ -20,7 +20,8 @@ static inline int compare_ages(const gmlake_place *a, const gmlake_place *b) {
 
 static inline int compare_sizes(const gmlake_place *a, const gmlake_place *b) {
   if (a->indexed != b->indexed) return a->indexed < b->indexed ? -1 : 1;
-  if (a->run != b->run) return a->run < b->run ? -1 : 1;
+  const uint64_t size = a->row[GMLAKE_RUN], other = b->row[GMLAKE_RUN];
+  if (size != other) return size < other ? -1 : 1;
   return compare_ages(a, b);
 }
 
@@ -37,94 +38,42 @@ RB_GENERATE(gmlake_age_tree, gmlake_place, by_age, compare_ages)
 
 static vmm_address end_of(const gmlake_place *place) { return place->address + place->size; }
 
-/* ---- runs of all places ---- */
+/* ---- one row ---- */
+
+/* May two places that follow one another be in one row? */
+static inline bool joined(const gmlake_place *left, const gmlake_place *right, gmlake_row_kind kind) {
+  return left && right && left->indexed == right->indexed && end_of(left) == right->address &&
+         (kind == GMLAKE_RUN ? left->section == right->section : left->home && right->home);
+}
 
 static bool touches_begin(const gmlake_place *run) {
   return run->address == run->space->begin && gmlake_space_front_room(run->space) > 0;
 }
 
 static bool touches_end(const gmlake_place *run) {
-  return run->address + run->run == run->space->end && gmlake_space_end_room(run->space) > 0;
+  return run->address + run->row[GMLAKE_RUN] == run->space->end && gmlake_space_end_room(run->space) > 0;
 }
 
-static void run_list(gmlake_spaces *spaces, gmlake_place *first, uint64_t size) {
-  first->run = size;
-  first->has_several = size > first->size;
-  if (first->has_several) RB_INSERT(gmlake_size_tree, &spaces->runs_by_size, first);
-  first->at_edge = touches_begin(first) || touches_end(first);
-  if (first->at_edge) RB_INSERT(gmlake_edge_tree, &spaces->edges, first);
-}
-
-static void run_unlist(gmlake_spaces *spaces, gmlake_place *first) {
-  if (first->has_several) RB_REMOVE(gmlake_size_tree, &spaces->runs_by_size, first);
-  if (first->at_edge) RB_REMOVE(gmlake_edge_tree, &spaces->edges, first);
-}
-
-static void run_enter(gmlake_spaces *spaces, gmlake_place *first, uint64_t size) {
-  run_list(spaces, first, size);
-  RB_INSERT(gmlake_run_tree, &spaces->runs, first);
+static bool has_whole_chunk(const gmlake_spaces *spaces, const gmlake_place *first) {
+  const uint64_t size = first->row[GMLAKE_ROW_AT_HOME];
+  if (size >= spaces->certain_row) return true;
+  const pool_range *range = first->space->range;
+  return gmlake_border_above(range, first->address) < gmlake_border_below(range, first->address + size);
 }
 
 static void run_resize(gmlake_spaces *spaces, gmlake_place *first, uint64_t size) {
-  run_unlist(spaces, first);
-  run_list(spaces, first, size);
+  if (first->has_several) RB_REMOVE(gmlake_size_tree, &spaces->runs_by_size, first);
+  if (first->at_edge) RB_REMOVE(gmlake_edge_tree, &spaces->edges, first);
+  first->row[GMLAKE_RUN] = size;
+  first->has_several = size > first->size;
+  if (first->has_several) RB_INSERT(gmlake_size_tree, &spaces->runs_by_size, first);
+  first->at_edge = size > 0 && (touches_begin(first) || touches_end(first));
+  if (first->at_edge) RB_INSERT(gmlake_edge_tree, &spaces->edges, first);
 }
 
-/* Returns its size. */
-static uint64_t run_leave(gmlake_spaces *spaces, gmlake_place *first) {
-  uint64_t size = first->run;
-  run_unlist(spaces, first);
-  RB_REMOVE(gmlake_run_tree, &spaces->runs, first);
-  first->run = 0;
-  return size;
-}
-
-static gmlake_place *run_around(gmlake_spaces *spaces, gmlake_place *place) {
-  if (place->run > 0) return place;
-  gmlake_place *after = RB_NFIND(gmlake_run_tree, &spaces->runs, place);
-  return after ? RB_PREV(gmlake_run_tree, &spaces->runs, after) : RB_MAX(gmlake_run_tree, &spaces->runs);
-}
-
-/* May two places that follow one another be in one run? */
-static bool joined(const gmlake_place *left, const gmlake_place *right) {
-  return left && right && left->indexed == right->indexed && left->section == right->section &&
-         end_of(left) == right->address;
-}
-
-/* first to last: places that are joined, and newly indexed. */
-static void run_add(gmlake_spaces *spaces, gmlake_place *first, gmlake_place *last) {
-  uint64_t size = end_of(last) - first->address;
-  if (joined(last, last->next)) size += run_leave(spaces, last->next);
-  if (!joined(first->previous, first)) {
-    run_enter(spaces, first, size);
-    return;
-  }
-  gmlake_place *begin = run_around(spaces, first->previous);
-  run_resize(spaces, begin, begin->run + size);
-}
-
-static void run_remove(gmlake_spaces *spaces, gmlake_place *first, gmlake_place *last) {
-  gmlake_place *begin = run_around(spaces, first);
-  vmm_address end = begin->address + begin->run;
-  if (first != begin)
-    run_resize(spaces, begin, first->address - begin->address);
-  else
-    run_leave(spaces, begin);
-  if (end > end_of(last)) run_enter(spaces, last->next, end - end_of(last));
-}
-
-/* ---- rows at home ---- */
-
-static bool has_whole_chunk(const gmlake_spaces *spaces, const gmlake_place *first) {
-  if (first->home_run >= spaces->certain_row) return true;
-  const pool_range *range = first->space->range;
-  return gmlake_border_above(range, first->address) <
-         gmlake_border_below(range, first->address + first->home_run);
-}
-
-static void home_run_resize(gmlake_spaces *spaces, gmlake_place *first, uint64_t size) {
+static void row_at_home_resize(gmlake_spaces *spaces, gmlake_place *first, uint64_t size) {
   const bool before = first->has_whole_chunk;
-  first->home_run = size;
+  first->row[GMLAKE_ROW_AT_HOME] = size;
   first->has_whole_chunk = size > 0 && has_whole_chunk(spaces, first);
   if (first->has_whole_chunk == before) return;
   if (before)
@@ -133,50 +82,92 @@ static void home_run_resize(gmlake_spaces *spaces, gmlake_place *first, uint64_t
     RB_INSERT(gmlake_age_tree, &spaces->home_runs_by_age, first);
 }
 
-static void home_run_enter(gmlake_spaces *spaces, gmlake_place *first, uint64_t size) {
-  RB_INSERT(gmlake_home_tree, &spaces->home_runs, first);
-  home_run_resize(spaces, first, size);
+/* 0: there is none. */
+static inline void row_resize(gmlake_spaces *spaces, gmlake_place *first, uint64_t size,
+                              gmlake_row_kind kind) {
+  if (kind == GMLAKE_RUN)
+    run_resize(spaces, first, size);
+  else
+    row_at_home_resize(spaces, first, size);
+}
+
+static inline void row_enter(gmlake_spaces *spaces, gmlake_place *first, uint64_t size,
+                             gmlake_row_kind kind) {
+  if (kind == GMLAKE_RUN)
+    RB_INSERT(gmlake_run_tree, &spaces->runs, first);
+  else
+    RB_INSERT(gmlake_home_tree, &spaces->home_runs, first);
+  row_resize(spaces, first, size, kind);
 }
 
 /* Returns its size. */
-static uint64_t home_run_leave(gmlake_spaces *spaces, gmlake_place *first) {
-  uint64_t size = first->home_run;
-  RB_REMOVE(gmlake_home_tree, &spaces->home_runs, first);
-  home_run_resize(spaces, first, 0);
+static inline uint64_t row_leave(gmlake_spaces *spaces, gmlake_place *first, gmlake_row_kind kind) {
+  const uint64_t size = first->row[kind];
+  if (kind == GMLAKE_RUN)
+    RB_REMOVE(gmlake_run_tree, &spaces->runs, first);
+  else
+    RB_REMOVE(gmlake_home_tree, &spaces->home_runs, first);
+  row_resize(spaces, first, 0, kind);
   return size;
 }
 
-static gmlake_place *home_run_around(gmlake_spaces *spaces, gmlake_place *place) {
-  if (place->home_run > 0) return place;
+static gmlake_place *run_before(gmlake_spaces *spaces, gmlake_place *place) {
+  gmlake_place *after = RB_NFIND(gmlake_run_tree, &spaces->runs, place);
+  return after ? RB_PREV(gmlake_run_tree, &spaces->runs, after) : RB_MAX(gmlake_run_tree, &spaces->runs);
+}
+
+static gmlake_place *row_at_home_before(gmlake_spaces *spaces, gmlake_place *place) {
   gmlake_place *after = RB_NFIND(gmlake_home_tree, &spaces->home_runs, place);
   return after ? RB_PREV(gmlake_home_tree, &spaces->home_runs, after)
                : RB_MAX(gmlake_home_tree, &spaces->home_runs);
 }
 
-static bool joined_at_home(const gmlake_place *left, const gmlake_place *right) {
-  return left && right && left->home && right->home && left->indexed == right->indexed &&
-         end_of(left) == right->address;
+/* The first place of the row that a place is in. */
+static inline gmlake_place *row_around(gmlake_spaces *spaces, gmlake_place *place, gmlake_row_kind kind) {
+  if (place->row[kind] > 0) return place;
+  return kind == GMLAKE_RUN ? run_before(spaces, place) : row_at_home_before(spaces, place);
 }
 
-static void home_run_add(gmlake_spaces *spaces, gmlake_place *first, gmlake_place *last) {
+/* ---- rows that grow and shrink ---- */
+
+/* first to last: places that are joined, and newly indexed. */
+static inline void row_add(gmlake_spaces *spaces, gmlake_place *first, gmlake_place *last,
+                           gmlake_row_kind kind) {
   uint64_t size = end_of(last) - first->address;
-  if (joined_at_home(last, last->next)) size += home_run_leave(spaces, last->next);
-  if (!joined_at_home(first->previous, first)) {
-    home_run_enter(spaces, first, size);
+  if (joined(last, last->next, kind)) size += row_leave(spaces, last->next, kind);
+  if (!joined(first->previous, first, kind)) {
+    row_enter(spaces, first, size, kind);
     return;
   }
-  gmlake_place *begin = home_run_around(spaces, first->previous);
-  home_run_resize(spaces, begin, begin->home_run + size);
+  gmlake_place *begin = row_around(spaces, first->previous, kind);
+  row_resize(spaces, begin, begin->row[kind] + size, kind);
 }
 
-static void home_run_remove(gmlake_spaces *spaces, gmlake_place *first, gmlake_place *last) {
-  gmlake_place *begin = home_run_around(spaces, first);
-  vmm_address end = begin->address + begin->home_run;
+static inline void row_remove(gmlake_spaces *spaces, gmlake_place *first, gmlake_place *last,
+                              gmlake_row_kind kind) {
+  gmlake_place *begin = row_around(spaces, first, kind);
+  const vmm_address end = begin->address + begin->row[kind];
   if (first != begin)
-    home_run_resize(spaces, begin, first->address - begin->address);
+    row_resize(spaces, begin, first->address - begin->address, kind);
   else
-    home_run_leave(spaces, begin);
-  if (end > end_of(last)) home_run_enter(spaces, last->next, end - end_of(last));
+    row_leave(spaces, begin, kind);
+  if (end > end_of(last)) row_enter(spaces, last->next, end - end_of(last), kind);
+}
+
+static void run_add(gmlake_spaces *spaces, gmlake_place *first, gmlake_place *last) {
+  row_add(spaces, first, last, GMLAKE_RUN);
+}
+
+static void run_remove(gmlake_spaces *spaces, gmlake_place *first, gmlake_place *last) {
+  row_remove(spaces, first, last, GMLAKE_RUN);
+}
+
+static void row_at_home_add(gmlake_spaces *spaces, gmlake_place *first, gmlake_place *last) {
+  row_add(spaces, first, last, GMLAKE_ROW_AT_HOME);
+}
+
+static void row_at_home_remove(gmlake_spaces *spaces, gmlake_place *first, gmlake_place *last) {
+  row_remove(spaces, first, last, GMLAKE_ROW_AT_HOME);
 }
 
 /* ---- both ---- */
@@ -203,7 +194,7 @@ static void set_indexed(gmlake_place *first, gmlake_place *last, vmm_stream stre
 
 static void index_remove(gmlake_spaces *spaces, gmlake_place *first, gmlake_place *last) {
   run_remove(spaces, first, last);
-  for_parts_at_home(spaces, first, last, home_run_remove);
+  for_parts_at_home(spaces, first, last, row_at_home_remove);
   set_indexed(first, last, GMLAKE_NOT_INDEXED);
 }
 
@@ -211,7 +202,7 @@ void gmlake_index_remove(gmlake_spaces *spaces, gmlake_place *place) { index_rem
 
 /* Do two places that follow one another change alike? */
 static bool change_together(const gmlake_place *left, const gmlake_place *right) {
-  return joined(left, right) && left->free_on == right->free_on;
+  return joined(left, right, GMLAKE_RUN) && left->free_on == right->free_on;
 }
 
 void gmlake_index_renew(gmlake_spaces *spaces, gmlake_place *place) {
@@ -224,13 +215,13 @@ void gmlake_index_renew(gmlake_spaces *spaces, gmlake_place *place) {
   if (stream == GMLAKE_NOT_INDEXED) return;
   set_indexed(first, last, stream);
   run_add(spaces, first, last);
-  for_parts_at_home(spaces, first, last, home_run_add);
+  for_parts_at_home(spaces, first, last, row_at_home_add);
 }
 
 static void run_renew_edge(gmlake_spaces *spaces, gmlake_place *place) {
   if (!place || place->indexed == GMLAKE_NOT_INDEXED) return;
-  gmlake_place *first = run_around(spaces, place);
-  run_resize(spaces, first, first->run);
+  gmlake_place *first = row_around(spaces, place, GMLAKE_RUN);
+  run_resize(spaces, first, first->row[GMLAKE_RUN]);
 }
 
 void gmlake_index_edges(gmlake_spaces *spaces, gmlake_space *space) {
@@ -240,7 +231,7 @@ void gmlake_index_edges(gmlake_spaces *spaces, gmlake_space *space) {
 
 gmlake_place *gmlake_run_best_fit(gmlake_spaces *spaces, vmm_stream stream, uint64_t size) {
   gmlake_space before = {.birth = 0};
-  gmlake_place key = {.indexed = stream, .run = size, .space = &before};
+  gmlake_place key = {.indexed = stream, .row = {[GMLAKE_RUN] = size}, .space = &before};
   gmlake_place *run = RB_NFIND(gmlake_size_tree, &spaces->runs_by_size, &key);
   return run && run->indexed == stream ? run : NULL;
 }
@@ -279,30 +270,20 @@ gmlake_place *gmlake_home_run_next(gmlake_place *run) {
 
 /* ---- check ---- */
 
-/* A run that begins here is as long as its places, and joined to none before it. */
-static bool run_is_sound(const gmlake_place *first) {
-  if (joined(first->previous, first)) return false;
+/* A row that begins here is as long as its places, and joined to none before it. */
+static bool row_is_sound(const gmlake_spaces *spaces, const gmlake_place *first, gmlake_row_kind kind) {
+  if (joined(first->previous, first, kind)) return false;
   uint64_t size = 0;
   const gmlake_place *place = first, *last = NULL;
   do {
     size += place->size;
     last = place;
     place = place->next;
-  } while (joined(last, place));
-  return size == first->run && first->has_several == (last != first) &&
+  } while (joined(last, place, kind));
+  if (size != first->row[kind]) return false;
+  if (kind == GMLAKE_ROW_AT_HOME) return first->has_whole_chunk == has_whole_chunk(spaces, first);
+  return first->has_several == (last != first) &&
          first->at_edge == (touches_begin(first) || touches_end(first));
-}
-
-static bool home_run_is_sound(const gmlake_spaces *spaces, const gmlake_place *first) {
-  if (joined_at_home(first->previous, first)) return false;
-  uint64_t size = 0;
-  const gmlake_place *place = first, *last = NULL;
-  do {
-    size += place->size;
-    last = place;
-    place = place->next;
-  } while (joined_at_home(last, place));
-  return size == first->home_run && first->has_whole_chunk == has_whole_chunk(spaces, first);
 }
 
 static bool place_is_sound(const gmlake_spaces *spaces, const gmlake_place *place) {
@@ -319,11 +300,13 @@ static bool place_is_sound(const gmlake_spaces *spaces, const gmlake_place *plac
     const pool_slot *there = gmlake_slot(home->space->range, home->address + offset);
     if (!here->chunk || here->chunk != there->chunk || here->offset != there->offset) return false;
   }
-  bool begins = place->indexed != GMLAKE_NOT_INDEXED && !joined(place->previous, place);
-  bool begins_home =
-      place->indexed != GMLAKE_NOT_INDEXED && place->home && !joined_at_home(place->previous, place);
-  if ((place->run > 0) != begins || (place->home_run > 0) != begins_home) return false;
-  return (!begins || run_is_sound(place)) && (!begins_home || home_run_is_sound(spaces, place));
+  const bool indexed = place->indexed != GMLAKE_NOT_INDEXED;
+  for (gmlake_row_kind kind = 0; kind < GMLAKE_ROW_KINDS; kind++) {
+    const bool begins =
+        indexed && (kind == GMLAKE_RUN || place->home) && !joined(place->previous, place, kind);
+    if ((place->row[kind] > 0) != begins || (begins && !row_is_sound(spaces, place, kind))) return false;
+  }
+  return true;
 }
 
 /* Over every mapped chunk lies a place, lest it be mapped for ever. */

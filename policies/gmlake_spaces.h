@@ -20,6 +20,10 @@
 
 #define GMLAKE_NOT_INDEXED UINT32_MAX
 
+/* What the index knows of: rows of free pBlocks that lie side by side anywhere, and those of them that do so
+ * at home. */
+typedef enum gmlake_row_kind { GMLAKE_RUN, GMLAKE_ROW_AT_HOME, GMLAKE_ROW_KINDS } gmlake_row_kind;
+
 typedef struct gmlake_space gmlake_space;
 typedef struct gmlake_place gmlake_place;
 
@@ -51,11 +55,10 @@ struct gmlake_place {
   vmm_stream free_on;  /* what the index is to say next */
   uint32_t section; /* runs end where it changes: a pBlock may lie in a space twice, but not in one section */
   bool home;
-  bool has_several;     /* places: the run that begins here */
-  bool at_edge;         /* it can be extended in place */
-  bool has_whole_chunk; /* the row at home that begins here */
-  uint64_t run;         /* bytes of the run that begins here; 0: none does */
-  uint64_t home_run;    /* the same for rows of places at home */
+  bool has_several;               /* places: the run that begins here */
+  bool at_edge;                   /* it can be extended in place */
+  bool has_whole_chunk;           /* the row at home that begins here */
+  uint64_t row[GMLAKE_ROW_KINDS]; /* bytes of the row that begins here; 0: none does */
   gmlake_space *space;
   uint32_t users; /* sBlocks that lie over it; not counted at home */
   RB_ENTRY(gmlake_place) by_place;
@@ -86,7 +89,7 @@ typedef struct gmlake_spaces {
   pool_store places;
   gmlake_space *oldest, *newest;
   uint64_t births;
-  uint64_t certain_row; /* a row of so many bytes has a whole chunk, wherever its chunks begin */
+  uint64_t certain_row;  /* a row of so many bytes has a whole chunk, wherever its chunks begin */
   uint64_t room;         /* VA to leave on either side of a new space; 0: none */
   uint64_t room_budget;  /* what all spaces may take for it */
   bool room_known;       /* the budget has been found out */

@@ -119,7 +119,7 @@ static uint64_t collect_candidates(gmlake *self, uint64_t size, vmm_stream strea
     if (by_age) {
       if (!place) break;
       pblock = place->block;
-      bool ends = place->address + pblock->base.size == run->address + run->home_run;
+      bool ends = place->address + pblock->base.size == run->address + run->row[GMLAKE_ROW_AT_HOME];
       if (ends) run = gmlake_home_run_next(run);
       place = ends ? run : place->next;
     } else {

@@ -70,7 +70,7 @@ static bool take_row(gmlake *self, window_plan *plan, gmlake_place *place, vmm_a
 static bool plan_pieces(gmlake *self, window_plan *plan) {
   for (gmlake_place *run = gmlake_home_run_first(&self->spaces, plan->stream); run && plan->missing > 0;
        run = gmlake_home_run_next(run)) {
-    const vmm_address run_end = run->address + run->home_run;
+    const vmm_address run_end = run->address + run->row[GMLAKE_ROW_AT_HOME];
     gmlake_place *row = NULL;
     vmm_address row_end = run->address;
     for (gmlake_place *place = run; place && place->address < run_end && plan->missing > 0;
@@ -94,7 +94,7 @@ static bool make_plan(gmlake *self, window_plan *plan) {
   plan->missing = plan->size;
   plan->anchor = gmlake_run_longest_edge(&self->spaces, plan->stream, plan->size + overhang, &plan->in_front);
   if (plan->anchor) {
-    plan->anchor_size = plan->anchor->run;
+    plan->anchor_size = plan->anchor->row[GMLAKE_RUN];
     plan->missing -= plan->anchor_size;
     const vmm_address end = plan->anchor->address + plan->anchor_size;
     for (gmlake_place *place = plan->anchor; place && place->address < end; place = place->next) {
