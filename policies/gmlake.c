@@ -85,27 +85,44 @@ enum { VARIANT_PAPER, VARIANT_PUBLISHED };
 
 /* ---- making and destroying ---- */
 
-bool gmlake_chunk_fits(const pool_heap *heap, const policy_value *values, char *message,
-                       size_t message_size) {
-  if (values[OPTION_CHUNK].integer % heap->granularity == 0) return true;
-  snprintf(message, message_size,
-           "policy gmlake: chunk=%s is no multiple of the device's granularity of %" PRIu64 " bytes",
-           values[OPTION_CHUNK].text, heap->granularity);
-  return false;
+vmm_status gmlake_base_create(const policy_configuration *configuration, const policy_class *rules,
+                              size_t size, void **created, char *message, size_t message_size) {
+  static const char *const states[GMLAKE_STATES] = {"S1", "S2", "S3", "S4", "S5"};
+  const policy_value *chunk = &configuration->values[OPTION_CHUNK];
+  gmlake_policy_base *self = calloc(1, size);
+  if (!self) return VMM_OUT_OF_MEMORY;
+  pool_heap *heap = &self->base.heap;
+  vmm_status status = pool_heap_init(heap, configuration->driver, true, configuration->limit);
+  if (status == VMM_SUCCESS && chunk->integer % heap->granularity != 0) {
+    snprintf(message, message_size,
+             "policy gmlake: chunk=%s is no multiple of the device's granularity of %" PRIu64 " bytes",
+             chunk->text, heap->granularity);
+    status = VMM_INVALID_VALUE;
+  }
+  if (status != VMM_SUCCESS) {
+    free(self);
+    return status;
+  }
+  self->rules = rules;
+  for (int i = 0; i < GMLAKE_STATES; i++) self->state_operation[i] = pool_operation_define(heap, states[i]);
+  self->split_operation = pool_operation_define(heap, "split");
+  self->stitch_operation = pool_operation_define(heap, "stitch");
+  self->stitch_free_operation = pool_operation_define(heap, "stitch_free");
+  pool_caching_init(&self->small, heap, &self->small_blocks);
+  self->small.by_age = true;
+  pool_stream_clock_init(&self->clock, configuration->driver);
+  *created = self;
+  return VMM_SUCCESS;
 }
 
-void gmlake_define_operations(pool_heap *heap, unsigned states[GMLAKE_STATES], unsigned *split,
-                              unsigned *stitch, unsigned *stitch_free) {
-  static const char *const names[GMLAKE_STATES] = {"S1", "S2", "S3", "S4", "S5"};
-  for (int i = 0; i < GMLAKE_STATES; i++) states[i] = pool_operation_define(heap, names[i]);
-  *split = pool_operation_define(heap, "split");
-  *stitch = pool_operation_define(heap, "stitch");
-  *stitch_free = pool_operation_define(heap, "stitch_free");
+void gmlake_base_fini(gmlake_policy_base *base) {
+  pool_stream_clock_fini(&base->clock);
+  pool_heap_fini(&base->base.heap);
+  pool_caching_fini(&base->small);
+  pool_block_store_fini(&base->small_blocks);
 }
 
 static bool read_settings(gmlake *self, const policy_value *values, char *message, size_t message_size) {
-  const pool_heap *heap = &self->base.base.heap;
-  if (!gmlake_chunk_fits(heap, values, message, message_size)) return false;
   if (values[OPTION_STITCH_BYTES].integer < values[OPTION_FRAG_LIMIT].integer &&
       values[OPTION_FRAG_LIMIT].integer != UINT64_MAX) {
     /* No stitched block could be kept, and what Alloc adds below the limit is never stitched again. */
@@ -158,40 +175,30 @@ static const policy_class paper_rules;
 
 static vmm_status paper_create(const policy_configuration *configuration, policy **created, char *message,
                                size_t message_size) {
-  gmlake *self = calloc(1, sizeof *self);
-  if (!self) return VMM_OUT_OF_MEMORY;
-  self->base.rules = &paper_rules;
-  pool_heap *heap = &self->base.base.heap;
-  vmm_status status = pool_heap_init(heap, configuration->driver, true, configuration->limit);
-  if (status == VMM_SUCCESS && !read_settings(self, configuration->values, message, message_size)) {
-    status = VMM_INVALID_VALUE;
-  }
-  if (status != VMM_SUCCESS) {
+  void *made;
+  vmm_status status =
+      gmlake_base_create(configuration, &paper_rules, sizeof(gmlake), &made, message, message_size);
+  if (status != VMM_SUCCESS) return status;
+  gmlake *self = made;
+  if (!read_settings(self, configuration->values, message, message_size)) {
+    gmlake_base_fini(&self->base);
     free(self);
-    return status;
+    return VMM_INVALID_VALUE;
   }
-  gmlake_define_operations(heap, self->state_operation, &self->split_operation, &self->stitch_operation,
-                           &self->stitch_free_operation);
-  pool_caching_init(&self->small, heap, &self->small_blocks);
-  self->small.by_age = true;
   gmlake_classes_init(&self->classes);
-  gmlake_spaces_init(&self->spaces, heap, configuration->values[OPTION_ROOM].integer,
+  gmlake_spaces_init(&self->spaces, &self->base.base.heap, configuration->values[OPTION_ROOM].integer,
                      self->settings.largest_chunk, self->settings.chunk);
-  pool_stream_clock_init(&self->clock, configuration->driver);
   *created = &self->base.base;
   return VMM_SUCCESS;
 }
 
 static void paper_destroy(policy *base) {
   gmlake *self = (gmlake *)base;
-  pool_stream_clock_fini(&self->clock);
-  pool_heap_fini(&base->heap);
+  gmlake_base_fini(&self->base);
   pool_store_fini(&self->pblock_store);
   pool_store_fini(&self->sblock_store);
   gmlake_classes_fini(&self->classes);
   gmlake_spaces_fini(&self->spaces);
-  pool_caching_fini(&self->small);
-  pool_block_store_fini(&self->small_blocks);
   free(self->stitchable);
   free(self->chunks);
   free(self->members);
@@ -205,19 +212,20 @@ static void paper_destroy(policy *base) {
 static vmm_status alloc_small(gmlake *self, uint64_t requested, vmm_stream stream, vmm_address *address) {
   const uint64_t chunk = self->settings.chunk;
   uint64_t size = (requested + PYTORCH_BLOCK_MINIMUM - 1) / PYTORCH_BLOCK_MINIMUM * PYTORCH_BLOCK_MINIMUM;
-  pool_block *block = pool_free_set_best_fit(&self->small.free, stream, size);
+  pool_block *block = pool_free_set_best_fit(&self->base.small.free, stream, size);
   if (!block) {
-    vmm_status status = pool_caching_grow(&self->small, (size + chunk - 1) / chunk * chunk, stream, &block);
+    vmm_status status =
+        pool_caching_grow(&self->base.small, (size + chunk - 1) / chunk * chunk, stream, &block);
     if (status != VMM_SUCCESS) return status;
   }
-  return pool_caching_hand_out(&self->small, block, size, requested,
+  return pool_caching_hand_out(&self->base.small, block, size, requested,
                                block->size - size >= PYTORCH_BLOCK_MINIMUM, address);
 }
 
 static void take_back(gmlake *self, const pool_allocation *taken) {
   if (self->frees_before_stitch_free > 0) self->frees_before_stitch_free--;
   if (taken->requested < self->settings.small_limit) {
-    pool_caching_take_back(&self->small, taken->owner);
+    pool_caching_take_back(&self->base.small, taken->owner);
   } else if (((const gmlake_block *)taken->owner)->stitched) {
     gmlake_take_back_sblock(self, taken->owner);
   } else {
@@ -232,7 +240,7 @@ static void take_back_complete(gmlake *self, bool wait) {
 }
 
 static vmm_status return_unused(gmlake *self, vmm_stream kept) {
-  vmm_status large = gmlake_return_memory(self, kept), small = pool_caching_release_all(&self->small);
+  vmm_status large = gmlake_return_memory(self, kept), small = pool_caching_release_all(&self->base.small);
   return large == VMM_SUCCESS ? small : large;
 }
 
@@ -245,7 +253,7 @@ static vmm_status alloc_once(gmlake *self, uint64_t requested, vmm_stream stream
 /* Has another stream, or the small pool, something that could go back? */
 static bool others_have_memory(const gmlake *self, vmm_stream stream) {
   uint64_t own = stream < self->streams ? self->stitchable[stream] : 0;
-  return self->free_bytes > own || self->small.free.bytes > 0;
+  return self->free_bytes > own || self->base.small.free.bytes > 0;
 }
 
 /* The memory of other streams goes back first: the request's own has been stitched as far as it
@@ -272,11 +280,11 @@ static vmm_status paper_alloc(policy *base, uint64_t requested, vmm_stream strea
   vmm_status status = alloc_once(self, requested, stream, address);
   if (status != VMM_OUT_OF_MEMORY) return status;
   take_back_complete(self, true);
-  const uint64_t unused = self->free_bytes + self->small.free.bytes;
+  const uint64_t unused = self->free_bytes + self->base.small.free.bytes;
   if (pool_heap_within_limit_after(heap, unused, requested))
     status = return_and_retry(self, requested, stream, address);
   if (status == VMM_OUT_OF_MEMORY) {
-    pool_operation_begin(heap, self->state_operation[GMLAKE_S5], requested);
+    pool_operation_begin(heap, self->base.state_operation[GMLAKE_S5], requested);
     pool_operation_end(heap);
   }
   return status;
@@ -321,7 +329,7 @@ static size_t paper_counters(const policy *base, policy_counter *counters, size_
 /* All free pBlocks of a stream can be stitched into one. */
 static uint64_t paper_largest_free(const policy *base) {
   const gmlake *self = (const gmlake *)base;
-  uint64_t largest = pool_caching_largest_free(&self->small);
+  uint64_t largest = pool_caching_largest_free(&self->base.small);
   for (uint32_t stream = 0; stream < self->streams; stream++) {
     if (self->stitchable[stream] > largest) largest = self->stitchable[stream];
   }
@@ -331,7 +339,7 @@ static uint64_t paper_largest_free(const policy *base) {
 
 static void paper_free_ranges(const policy *base, pool_range_visit *visit, void *context) {
   const gmlake *self = (const gmlake *)base;
-  pool_free_set_visit(&self->small.free, visit, context);
+  pool_free_set_visit(&self->base.small.free, visit, context);
   for (gmlake_class *class = gmlake_classes_first(&self->classes); class;
        class = gmlake_classes_next(class)) {
     for (uint32_t i = 0; i < class->pblocks.used; i++) {
@@ -360,7 +368,7 @@ static void paper_blocks(const policy *base, policy_block_visit *visit, void *co
 
 static bool paper_check(const policy *base, char *message, size_t message_size) {
   const gmlake *self = (const gmlake *)base;
-  const pool_caching *pools[] = {&self->small};
+  const pool_caching *pools[] = {&self->base.small};
   const uint64_t chunk_bytes = self->pblock_bytes + base->heap.stranded_bytes;
   return pool_caching_check(pools, 1, base->heap.statistics.reserved_bytes.current - chunk_bytes, message,
                             message_size) &&

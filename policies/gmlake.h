@@ -3,7 +3,7 @@
  * gmlake.c           options, the policy's interface, the small pool
  * gmlake_strategy.c  BestFit and the states S1 to S5
  * gmlake_windows.c   S3 and S4 with as few mappings as possible (stitching=deferred)
- * gmlake_blocks.c    pBlocks: Alloc, Split, Update, giving memory back
+ * gmlake_blocks.c    pBlocks: Alloc, Split, Update; gmlake_return.c: giving memory back
  * gmlake_stitched.c  sBlocks: Stitch, StitchFree
  * gmlake_classes.c   pPool and sPool by size; gmlake_set.c: the blocks of one size
  * gmlake_spaces.c    VA and what lies where; gmlake_runs.c: free pBlocks that lie side by side
@@ -74,18 +74,20 @@ enum gmlake_state { GMLAKE_S1, GMLAKE_S2, GMLAKE_S3, GMLAKE_S4, GMLAKE_S5, GMLAK
 typedef struct gmlake_policy_base {
   policy base;
   const policy_class *rules; /* the functions of the variant */
+  pool_block_store small_blocks;
+  pool_caching small; /* requests that are not stitched */
+  pool_stream_clock clock;
+  unsigned state_operation[GMLAKE_STATES];
+  unsigned split_operation, stitch_operation, stitch_free_operation;
 } gmlake_policy_base;
 
 typedef struct gmlake {
   gmlake_policy_base base;
   gmlake_settings settings;
-  pool_block_store small_blocks;
-  pool_caching small;
   gmlake_classes classes;
   gmlake_spaces spaces;
   gmlake_sblocks sblocks;
   pool_store pblock_store, sblock_store;
-  pool_stream_clock clock;
 
   uint64_t *stitchable; /* bytes of free pBlocks from the fragmentation limit on, by stream */
   uint32_t streams;
@@ -98,9 +100,6 @@ typedef struct gmlake {
   gmlake_pblock *changed;
   uint64_t indexed_pblocks, indexed_places; /* brought up to date in it, ever */
   uint64_t stamp;
-
-  unsigned state_operation[GMLAKE_STATES];
-  unsigned split_operation, stitch_operation, stitch_free_operation;
 
   /* Room for one request's work. */
   pool_chunk **chunks;
@@ -132,10 +131,6 @@ vmm_status gmlake_pblock_allocate(gmlake *self, gmlake_pblock *pblock, gmlake_sp
                                   uint32_t section);
 /* All of that in a space of its own. */
 vmm_status gmlake_grow(gmlake *self, uint64_t size, vmm_stream stream, gmlake_pblock **made);
-/* Returns the pBlocks from a place at home up to an address to the driver: no chunk of theirs is mapped
- * elsewhere or belongs to others too, none is given out. May free the space. */
-vmm_status gmlake_pblocks_return(gmlake *self, gmlake_place *first, vmm_address end);
-
 /* Split a free pBlock: the front stays what it was, the rest becomes another one, in all places. The old size
  * lives on as an sBlock if keep_size says so. No driver call. Recorded in self->cuts. */
 vmm_status gmlake_split(gmlake *self, gmlake_pblock *pblock, uint64_t size, bool keep_size);
@@ -145,6 +140,13 @@ vmm_status gmlake_cut_at(gmlake *self, gmlake_place **place, vmm_address address
 void gmlake_undo_cuts(gmlake *self, uint64_t first);
 static inline void gmlake_keep_cuts(gmlake *self) { self->cut_count = 0; }
 
+/* What a free pBlock of a size counts for in a stitch. */
+static inline uint64_t gmlake_stitchable(const gmlake *self, uint64_t size) {
+  return size >= self->settings.frag_limit ? size : 0;
+}
+
+/* Takes it out of the index, until its next change. */
+void gmlake_pblock_unindex(gmlake *self, gmlake_pblock *pblock);
 /* Brings the index of runs up to date. Amortised O(places of the pBlocks that changed * log n). */
 void gmlake_index_changes(gmlake *self);
 static inline void gmlake_pblock_changes(gmlake *self, gmlake_pblock *pblock) {
@@ -182,10 +184,16 @@ static inline void gmlake_deactivate(gmlake *self, gmlake_pblock *pblock, uint64
 
 /* Makes free pBlocks of other streams this stream's, for a request of this size. Returns whether any were. */
 bool gmlake_borrow(gmlake *self, uint64_t size, vmm_stream stream);
+bool gmlake_blocks_check(const gmlake *self, char *message, size_t message_size);
+
+/* ---- gmlake_return.c ---- */
+
+/* Returns the pBlocks from a place at home up to an address to the driver: no chunk of theirs is mapped
+ * elsewhere or belongs to others too, none is given out. May free the space. */
+vmm_status gmlake_pblocks_return(gmlake *self, gmlake_place *first, vmm_address end);
 /* Everything unused goes back to the driver, once the host has waited for the device, but for the pBlocks and
  * sBlocks of one stream. kept GMLAKE_NOT_INDEXED: of none. */
 vmm_status gmlake_return_memory(gmlake *self, vmm_stream kept);
-bool gmlake_blocks_check(const gmlake *self, char *message, size_t message_size);
 
 /* ---- gmlake_stitched.c ---- */
 
@@ -234,8 +242,13 @@ void gmlake_take_back_sblock(gmlake *self, gmlake_sblock *sblock);
 
 /* ---- gmlake.c ---- */
 
-/* Is the chunk asked for a multiple of the device's granularity? If not, message says so. */
-bool gmlake_chunk_fits(const pool_heap *heap, const policy_value *values, char *message, size_t message_size);
+/* A policy of size bytes that begins with a gmlake_policy_base, all zero behind it. INVALID_VALUE, and
+ * message says why, if chunk is no multiple of the device's granularity. */
+vmm_status gmlake_base_create(const policy_configuration *configuration, const policy_class *rules,
+                              size_t size, void **created, char *message, size_t message_size);
+/* Returns everything to the driver and forgets what the base keeps; the policy itself is the caller's to
+ * free. */
+void gmlake_base_fini(gmlake_policy_base *base);
 /* One block of either kind for policy_blocks. */
 static inline void gmlake_visit_block(vmm_address address, uint64_t size, vmm_stream stream, bool stitched,
                                       bool held, policy_block_visit *visit, void *context) {
@@ -246,9 +259,6 @@ static inline void gmlake_visit_block(vmm_address address, uint64_t size, vmm_st
                                  .size = size,
                                  .stream = stream});
 }
-/* "S1" to "S5", "split", "stitch", "stitch_free". */
-void gmlake_define_operations(pool_heap *heap, unsigned states[GMLAKE_STATES], unsigned *split,
-                              unsigned *stitch, unsigned *stitch_free);
 
 /* ---- gmlake_published.c ---- */
 

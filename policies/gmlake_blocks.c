@@ -1,4 +1,4 @@
-/* GMLake's pBlocks: Alloc, Split, and giving memory back. */
+/* GMLake's pBlocks: Alloc and Split, what the index is told of them, and those of other streams. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ vmm_status gmlake_prepare_stream(gmlake *self, vmm_stream stream) {
     self->stitchable = stitchable;
     self->streams = streams;
   }
-  return pool_stream_clock_prepare(&self->clock, self->streams - 1);
+  return pool_stream_clock_prepare(&self->base.clock, self->streams - 1);
 }
 
 /* Room for count items of a size in a growing array. */
@@ -144,8 +144,7 @@ vmm_status gmlake_grow(gmlake *self, uint64_t size, vmm_stream stream, gmlake_pb
 
 /* ---- Split ---- */
 
-/* Out of the index, until its next change. */
-static void unindex(gmlake *self, gmlake_pblock *pblock) {
+void gmlake_pblock_unindex(gmlake *self, gmlake_pblock *pblock) {
   for (gmlake_place *place = pblock->places; place; place = place->other) {
     place->free_on = GMLAKE_NOT_INDEXED;
     if (place->indexed != GMLAKE_NOT_INDEXED) gmlake_index_remove(&self->spaces, place);
@@ -159,11 +158,6 @@ static void join_class(gmlake *self, gmlake_pblock *pblock, gmlake_class *class)
     gmlake_set_mark(&class->pblocks, &pblock->base);
     gmlake_class_has_free(&self->classes, class);
   }
-}
-
-/* What free pBlocks of these sizes count for in a stitch. */
-static uint64_t stitchable(const gmlake *self, uint64_t size) {
-  return size >= self->settings.frag_limit ? size : 0;
 }
 
 /* Another place for every one of the pBlock's, linked by other. */
@@ -216,11 +210,11 @@ vmm_status gmlake_split(gmlake *self, gmlake_pblock *pblock, uint64_t size, bool
       !prepare_split(self, pblock, size, keep_size, &plan)) {
     return VMM_OUT_OF_MEMORY;
   }
-  pool_operation_begin(&self->base.base.heap, self->split_operation, size);
+  pool_operation_begin(&self->base.base.heap, self->base.split_operation, size);
   gmlake_pblock *rest = plan.rest;
-  unindex(self, pblock);
+  gmlake_pblock_unindex(self, pblock);
   gmlake_set_remove(&pblock->base.class->pblocks, &pblock->base);
-  self->stitchable[pblock->base.stream] -= stitchable(self, pblock->base.size);
+  self->stitchable[pblock->base.stream] -= gmlake_stitchable(self, pblock->base.size);
   rest->freed_at = pblock->freed_at;
   rest->base.address = pblock->base.address + size;
   rest->base.size = pblock->base.size - size;
@@ -244,7 +238,8 @@ vmm_status gmlake_split(gmlake *self, gmlake_pblock *pblock, uint64_t size, bool
   }
   join_class(self, pblock, plan.front_class);
   join_class(self, rest, plan.rest_class);
-  self->stitchable[pblock->base.stream] += stitchable(self, size) + stitchable(self, rest->base.size);
+  self->stitchable[pblock->base.stream] +=
+      gmlake_stitchable(self, size) + gmlake_stitchable(self, rest->base.size);
   self->pblock_count++;
   self->free_count++;
   gmlake_pblock_changes(self, pblock);
@@ -270,18 +265,18 @@ static void undo_cut(gmlake *self, const gmlake_cut *cut) {
     gmlake_sblock_discard(self, cut->whole);
   }
   gmlake_index_changes(self);
-  unindex(self, front);
+  gmlake_pblock_unindex(self, front);
   while (rest->places) gmlake_place_delete(&self->spaces, rest->places);
   gmlake_set_remove(&front->base.class->pblocks, &front->base);
   gmlake_set_remove(&rest->base.class->pblocks, &rest->base);
   self->stitchable[front->base.stream] -=
-      stitchable(self, front->base.size) + stitchable(self, rest->base.size);
+      gmlake_stitchable(self, front->base.size) + gmlake_stitchable(self, rest->base.size);
   front->base.size += rest->base.size;
   for (gmlake_place *place = front->places; place; place = place->other) place->size = front->base.size;
   front->next = rest->next;
   if (rest->next) rest->next->previous = front;
   join_class(self, front, gmlake_class_find(&self->classes, front->base.stream, front->base.size));
-  self->stitchable[front->base.stream] += stitchable(self, front->base.size);
+  self->stitchable[front->base.stream] += gmlake_stitchable(self, front->base.size);
   self->pblock_count--;
   self->free_count--;
   gmlake_pblock_changes(self, front);
@@ -343,13 +338,13 @@ static bool change_stream(gmlake *self, gmlake_pblock *pblock, vmm_stream stream
   gmlake_block *base = &pblock->base;
   gmlake_class *class = gmlake_class_get(&self->classes, stream, base->size);
   if (!class || !gmlake_set_prepare(&class->pblocks, 1)) return false;
-  unindex(self, pblock);
+  gmlake_pblock_unindex(self, pblock);
   gmlake_set_remove(&pblock->base.class->pblocks, base);
   self->stitchable[base->stream] -= base->size;
   base->stream = stream;
   /* A third stream that borrows it must come after the wait of this one. */
   const bool waited = self->settings.streams == GMLAKE_STREAMS_WAIT;
-  pblock->freed_at = waited ? pool_stream_clock_point(&self->clock, stream) : 0;
+  pblock->freed_at = waited ? pool_stream_clock_point(&self->base.clock, stream) : 0;
   self->stitchable[stream] += base->size;
   self->borrowed_bytes += base->size;
   join_class(self, pblock, class);
@@ -361,9 +356,9 @@ static bool change_stream(gmlake *self, gmlake_pblock *pblock, vmm_stream stream
 static bool may_follow(gmlake *self, const gmlake_pblock *pblock, vmm_stream stream) {
   const vmm_stream before = pblock->base.stream;
   if (self->settings.streams == GMLAKE_STREAMS_SEEN) {
-    return pool_stream_clock_passed(&self->clock, before, pblock->freed_at);
+    return pool_stream_clock_passed(&self->base.clock, before, pblock->freed_at);
   }
-  return pool_stream_clock_wait(&self->clock, stream, before, pblock->freed_at) == VMM_SUCCESS;
+  return pool_stream_clock_wait(&self->base.clock, stream, before, pblock->freed_at) == VMM_SUCCESS;
 }
 
 bool gmlake_borrow(gmlake *self, uint64_t size, vmm_stream stream) {
@@ -389,127 +384,6 @@ bool gmlake_borrow(gmlake *self, uint64_t size, vmm_stream stream) {
     }
   }
   return any;
-}
-
-/* ---- giving memory back ---- */
-
-vmm_status gmlake_pblocks_return(gmlake *self, gmlake_place *first, vmm_address end) {
-  pool_heap *heap = &self->base.base.heap;
-  gmlake_space *space = first->space;
-  const vmm_address begin = first->address;
-  uint64_t count = 0;
-  if (!gmlake_reserve_chunks(self, (end - begin) / self->settings.chunk)) return VMM_OUT_OF_MEMORY;
-  for (vmm_address at = begin; at < end; at += self->chunks[count++]->size) {
-    self->chunks[count] = gmlake_slot(space->range, at)->chunk;
-  }
-  /* The index looks at chunks: it has to forget them first. */
-  gmlake_index_changes(self);
-  for (gmlake_place *place = first; place && place->address < end; place = place->next)
-    unindex(self, place->block);
-  vmm_status status = gmlake_space_unmap(&self->spaces, space, begin, end);
-  if (status != VMM_SUCCESS) {
-    for (gmlake_place *place = first; place && place->address < end; place = place->next)
-      gmlake_pblock_changes(self, place->block);
-    return status;
-  }
-  for (uint64_t i = 0; i < count; i++) {
-    vmm_status released = pool_chunk_give_up(heap, self->chunks[i]);
-    if (status == VMM_SUCCESS) status = released;
-  }
-  heap->statistics.driver_frees++;
-  for (gmlake_place *place = first, *next; place && place->address < end; place = next) {
-    next = place->next;
-    gmlake_pblock *pblock = place->block;
-    gmlake_block *base = &pblock->base;
-    if (base->free) {
-      self->stitchable[base->stream] -= stitchable(self, base->size);
-      self->free_count--;
-      self->free_bytes -= base->size;
-    }
-    self->pblock_count--;
-    self->pblock_bytes -= base->size;
-    if (pblock->previous) pblock->previous->next = pblock->next;
-    if (pblock->next) pblock->next->previous = pblock->previous;
-    gmlake_set_remove(&pblock->base.class->pblocks, base);
-    gmlake_place_delete(&self->spaces, place);
-    pool_store_delete(&self->pblock_store, pblock);
-  }
-  vmm_status tidied = gmlake_space_tidy(&self->spaces, space);
-  return status == VMM_SUCCESS ? tidied : status;
-}
-
-static bool may_return(const gmlake_place *place, vmm_stream kept) {
-  return place && place->home && place->block->base.free && place->block->base.stream != kept;
-}
-
-/* The end of the smallest row of free pBlocks from this place on that is made of whole chunks, which are
- * mapped nowhere else; 0 if there is none. */
-static vmm_address returnable_end(const gmlake_place *place, vmm_stream kept) {
-  const pool_range *range = place->space->range;
-  vmm_address end = place->address;
-  if (gmlake_slot(range, end)->offset != 0) return 0;
-  do {
-    if (!may_return(place, kept) || place->address != end) return 0;
-    for (uint64_t i = 0; i < place->block->base.size / range->unit; i++) {
-      if (gmlake_slot(range, end)[i].chunk->mappings > 1) return 0;
-    }
-    end += place->block->base.size;
-    place = place->next;
-  } while (gmlake_border_below(range, end) != end);
-  return end;
-}
-
-/* Splits the free pBlocks of a space so that those made of whole chunks can go. */
-static void cut_at_chunks(gmlake *self, const gmlake_space *space, vmm_stream kept) {
-  for (gmlake_place *place = space->first; place; place = place->next) {
-    if (!may_return(place, kept)) continue;
-    const pool_range *range = space->range;
-    vmm_address border = gmlake_border_above(range, place->address),
-                end = place->address + place->block->base.size;
-    if (border == place->address) border = gmlake_border_below(range, end);
-    if (border <= place->address || border >= end) continue;
-    if (gmlake_split(self, place->block, border - place->address, false) != VMM_SUCCESS) return;
-    gmlake_keep_cuts(self);
-  }
-}
-
-/* Are its pBlocks in use, or of the stream? */
-static bool is_all_of(const gmlake_sblock *sblock, vmm_stream kept) {
-  const gmlake_place *place;
-  GMLAKE_FOR_EACH_PLACE(place, sblock) {
-    if (may_return(place->block->places, kept)) return false;
-  }
-  return true;
-}
-
-vmm_status gmlake_return_memory(gmlake *self, vmm_stream kept) {
-  pool_heap *heap = &self->base.base.heap;
-  heap->statistics.host_waits++;
-  vmm_status first = vmm_synchronize(heap->driver);
-  if (first != VMM_SUCCESS) return first;
-  pool_stream_clock_all_passed(&self->clock);
-  for (gmlake_sblock *sblock = self->sblocks.oldest, *newer; sblock; sblock = newer) {
-    newer = sblock->newer;
-    if (sblock->base.stream == kept && is_all_of(sblock, kept)) continue;
-    vmm_status status = gmlake_unstitch(self, sblock);
-    if (first == VMM_SUCCESS) first = status;
-  }
-  vmm_status status = gmlake_unmap_unused(self);
-  if (first == VMM_SUCCESS) first = status;
-  for (gmlake_space *space = self->spaces.oldest, *newer; space; space = newer) {
-    newer = space->newer;
-    if (self->settings.largest_chunk > self->settings.chunk) cut_at_chunks(self, space, kept);
-    for (gmlake_place *place = space->first, *next; place; place = next) {
-      next = place->next;
-      vmm_address end = may_return(place, kept) ? returnable_end(place, kept) : 0;
-      if (end == 0) continue;
-      while (next && next->address < end) next = next->next;
-      status = gmlake_pblocks_return(self, place, end);
-      if (first == VMM_SUCCESS) first = status;
-    }
-  }
-  gmlake_classes_forget_empty(&self->classes);
-  return first;
 }
 
 /* ---- check ---- */

@@ -51,7 +51,8 @@ static vmm_status reuse(published *self, uint64_t size, uint64_t requested, vmm_
     if (!stitched) return VMM_OUT_OF_MEMORY;
   }
   const bool exact = (fit ? fit->size : stitched->base.size) == size;
-  pool_operation_begin(&self->base.base.heap, self->state_operation[exact ? GMLAKE_S1 : GMLAKE_S2], size);
+  pool_operation_begin(&self->base.base.heap, self->base.state_operation[exact ? GMLAKE_S1 : GMLAKE_S2],
+                       size);
   vmm_status status = fit ? give_block(self, (published_block *)fit, size, requested, address)
                           : published_give_stitched(self, stitched, size, requested, address);
   pool_operation_end(&self->base.base.heap);
@@ -62,7 +63,7 @@ static vmm_status stitch(published *self, uint64_t size, uint64_t requested, vmm
                          vmm_address *address) {
   if (size < self->settings.request_limit) return VMM_OUT_OF_MEMORY;
   published_stitched *stitched;
-  pool_operation_begin(&self->base.base.heap, self->state_operation[GMLAKE_S3], size);
+  pool_operation_begin(&self->base.base.heap, self->base.state_operation[GMLAKE_S3], size);
   vmm_status status = published_stitch(self, size, stream, &stitched);
   if (status == VMM_SUCCESS) status = published_give_stitched(self, stitched, size, requested, address);
   if (status == VMM_SUCCESS && self->stitched_bytes > self->settings.stitch_bytes) published_drop_idle(self);
@@ -75,7 +76,7 @@ static vmm_status grow(published *self, uint64_t size, uint64_t requested, vmm_s
   published_block *block;
   uint64_t block_size = size < MEDIUM_LIMIT ? round_up(MEDIUM_BLOCK, self->settings.chunk) : size;
   if (block_size < size) block_size = size;
-  pool_operation_begin(&self->base.base.heap, self->state_operation[GMLAKE_S4], size);
+  pool_operation_begin(&self->base.base.heap, self->base.state_operation[GMLAKE_S4], size);
   vmm_status status = published_grow(self, block_size, stream, &block);
   if (status == VMM_SUCCESS) {
     published_release(self, block);
@@ -91,7 +92,7 @@ static vmm_status flush(published *self) {
   heap->statistics.host_waits++;
   vmm_status first = vmm_synchronize(heap->driver);
   if (first != VMM_SUCCESS) return first;
-  pool_stream_clock_all_passed(&self->clock);
+  pool_stream_clock_all_passed(&self->base.clock);
   published_drop_idle(self);
   for (uint32_t stream = 0; stream < self->free.streams; stream++) {
     for (pool_block *block = pool_free_set_first(&self->free, stream), *next; block; block = next) {
@@ -107,14 +108,14 @@ static vmm_status flush(published *self) {
       if (first == VMM_SUCCESS) first = status;
     }
   }
-  vmm_status small = pool_caching_release_all(&self->small);
+  vmm_status small = pool_caching_release_all(&self->base.small);
   return first == VMM_SUCCESS ? small : first;
 }
 
 static vmm_status alloc_large(published *self, uint64_t size, uint64_t requested, vmm_stream stream,
                               vmm_address *address) {
   vmm_status status = pool_free_set_prepare(&self->free, stream);
-  if (status == VMM_SUCCESS) status = pool_stream_clock_prepare(&self->clock, stream);
+  if (status == VMM_SUCCESS) status = pool_stream_clock_prepare(&self->base.clock, stream);
   if (status == VMM_SUCCESS) status = reuse(self, size, requested, stream, address);
   if (status == VMM_OUT_OF_MEMORY && !self->settings.stitch_after_growing) {
     status = stitch(self, size, requested, stream, address);
@@ -126,12 +127,12 @@ static vmm_status alloc_large(published *self, uint64_t size, uint64_t requested
 
 static vmm_status alloc_small(published *self, uint64_t requested, vmm_stream stream, vmm_address *address) {
   uint64_t size = round_up(requested, PYTORCH_BLOCK_MINIMUM);
-  pool_block *block = pool_free_set_best_fit(&self->small.free, stream, size);
+  pool_block *block = pool_free_set_best_fit(&self->base.small.free, stream, size);
   if (!block) {
-    vmm_status status = pool_caching_grow(&self->small, SMALL_SEGMENT, stream, &block);
+    vmm_status status = pool_caching_grow(&self->base.small, SMALL_SEGMENT, stream, &block);
     if (status != VMM_SUCCESS) return status;
   }
-  return pool_caching_hand_out(&self->small, block, size, requested,
+  return pool_caching_hand_out(&self->base.small, block, size, requested,
                                block->size - size >= PYTORCH_BLOCK_MINIMUM, address);
 }
 
@@ -151,7 +152,7 @@ static void take_back(published *self, const pool_allocation *taken) {
   } else if (block->pool == &self->stitched) {
     published_take_back_stitched(self, (published_stitched *)block, taken->size);
   } else {
-    pool_caching_take_back(&self->small, block);
+    pool_caching_take_back(&self->base.small, block);
   }
 }
 
@@ -166,13 +167,13 @@ static vmm_status published_alloc(policy *base, uint64_t requested, vmm_stream s
   vmm_status status = alloc_once(self, requested, stream, address);
   if (status != VMM_OUT_OF_MEMORY) return status;
   take_back_complete(self, true);
-  if (pool_heap_within_limit_after(&base->heap, self->free.bytes + self->small.free.bytes, requested)) {
+  if (pool_heap_within_limit_after(&base->heap, self->free.bytes + self->base.small.free.bytes, requested)) {
     flush(self);
     base->heap.statistics.retries++;
     status = alloc_once(self, requested, stream, address);
   }
   if (status == VMM_OUT_OF_MEMORY) {
-    pool_operation_begin(&base->heap, self->state_operation[GMLAKE_S5], requested);
+    pool_operation_begin(&base->heap, self->base.state_operation[GMLAKE_S5], requested);
     pool_operation_end(&base->heap);
   }
   return status;
@@ -209,7 +210,7 @@ static size_t published_counters(const policy *base, policy_counter *counters, s
 
 static uint64_t published_largest_free(const policy *base) {
   const published *self = (const published *)base;
-  uint64_t largest = pool_caching_largest_free(&self->small);
+  uint64_t largest = pool_caching_largest_free(&self->base.small);
   for (uint32_t stream = 0; stream < self->free.streams; stream++) {
     const pool_block *block = pool_free_set_largest(&self->free, stream);
     if (block && block->size > largest) largest = block->size;
@@ -219,7 +220,7 @@ static uint64_t published_largest_free(const policy *base) {
 
 static void published_free_ranges(const policy *base, pool_range_visit *visit, void *context) {
   const published *self = (const published *)base;
-  pool_free_set_visit(&self->small.free, visit, context);
+  pool_free_set_visit(&self->base.small.free, visit, context);
   pool_free_set_visit(&self->free, visit, context);
 }
 
@@ -233,13 +234,10 @@ static void published_blocks(const policy *base, policy_block_visit *visit, void
 
 static void published_destroy(policy *base) {
   published *self = (published *)base;
-  pool_stream_clock_fini(&self->clock);
-  pool_heap_fini(&base->heap);
+  gmlake_base_fini(&self->base);
   published_forget_blocks(self);
   published_forget_stitched(self);
-  pool_caching_fini(&self->small);
   pool_free_set_fini(&self->free);
-  pool_block_store_fini(&self->small_blocks);
   free(self->chunks);
   free(self);
 }
@@ -257,26 +255,14 @@ static const policy_class published_rules = {.destroy = published_destroy,
 vmm_status gmlake_published_create(const policy_configuration *configuration,
                                    const gmlake_published_settings *settings, policy **created, char *message,
                                    size_t message_size) {
-  published *self = calloc(1, sizeof *self);
-  if (!self) return VMM_OUT_OF_MEMORY;
-  self->base.rules = &published_rules;
+  void *made;
+  vmm_status status =
+      gmlake_base_create(configuration, &published_rules, sizeof(published), &made, message, message_size);
+  if (status != VMM_SUCCESS) return status;
+  published *self = made;
   self->settings = *settings;
-  pool_heap *heap = &self->base.base.heap;
-  vmm_status status = pool_heap_init(heap, configuration->driver, true, configuration->limit);
-  if (status == VMM_SUCCESS && !gmlake_chunk_fits(heap, configuration->values, message, message_size)) {
-    status = VMM_INVALID_VALUE;
-  }
-  if (status != VMM_SUCCESS) {
-    free(self);
-    return status;
-  }
-  gmlake_define_operations(heap, self->state_operation, &self->split_operation, &self->stitch_operation,
-                           &self->stitch_free_operation);
-  pool_caching_init(&self->small, heap, &self->small_blocks);
-  self->small.by_age = true;
   RB_INIT(&self->blocks);
   RB_INIT(&self->stitched);
-  pool_stream_clock_init(&self->clock, configuration->driver);
   *created = &self->base.base;
   return VMM_SUCCESS;
 }

@@ -38,8 +38,6 @@ RB_HEAD(published_size_tree, published_stitched);
 typedef struct published {
   gmlake_policy_base base;
   gmlake_published_settings settings;
-  pool_block_store small_blocks;
-  pool_caching small;
   pool_free_set free;
   struct published_address_tree blocks; /* all pBlocks */
   struct published_size_tree stitched;
@@ -47,9 +45,6 @@ typedef struct published {
   uint64_t stitched_count, stitched_bytes;
   uint64_t pblock_bytes;
   uint64_t blocks_made; /* of equal pBlocks the oldest serves, whatever the addresses */
-  pool_stream_clock clock;
-  unsigned state_operation[GMLAKE_STATES];
-  unsigned split_operation, stitch_operation, stitch_free_operation;
   pool_chunk **chunks;
   uint64_t chunk_capacity;
 } published;

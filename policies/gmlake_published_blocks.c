@@ -103,7 +103,7 @@ vmm_status published_give_back(published *self, published_block *block) {
 vmm_status published_split(published *self, published_block *block, uint64_t size) {
   published_block *rest = calloc(1, sizeof *rest);
   if (!rest) return VMM_OUT_OF_MEMORY;
-  pool_operation_begin(&self->base.base.heap, self->split_operation, size);
+  pool_operation_begin(&self->base.base.heap, self->base.split_operation, size);
   const bool free = block->base.state == POOL_BLOCK_FREE;
   if (free) pool_free_set_remove(&self->free, &block->base);
   rest->base.stream = block->base.stream;

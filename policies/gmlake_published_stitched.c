@@ -92,7 +92,7 @@ vmm_status published_stitch(published *self, uint64_t size, vmm_stream stream, p
     stitched->extents[stitched->extent_count++] =
         (published_extent){block->address, block->address + (is_last ? last : block->size)};
   }
-  pool_operation_begin(&self->base.base.heap, self->stitch_operation, size);
+  pool_operation_begin(&self->base.base.heap, self->base.stitch_operation, size);
   vmm_status status;
   do {
     status = map_extents(self, stitched);
@@ -181,7 +181,7 @@ vmm_status published_give_stitched(published *self, published_stitched *stitched
 void published_take_back_stitched(published *self, published_stitched *stitched, uint64_t size) {
   deactivate(self, stitched, size, stitched->extent_count);
   stitched->held = false;
-  stitched->freed_at = pool_stream_clock_point(&self->clock, stitched->base.stream);
+  stitched->freed_at = pool_stream_clock_point(&self->base.clock, stitched->base.stream);
   list_append(self, stitched);
 }
 
@@ -205,13 +205,13 @@ static vmm_status drop(published *self, published_stitched *stitched) {
 bool published_drop_idle(published *self) {
   pool_heap *heap = &self->base.base.heap;
   bool waited = false, any = false;
-  pool_operation_begin(heap, self->stitch_free_operation, 0);
+  pool_operation_begin(heap, self->base.stitch_free_operation, 0);
   for (published_stitched *stitched = self->oldest, *newer; stitched; stitched = newer) {
     newer = stitched->newer;
-    if (!waited && !pool_stream_clock_passed(&self->clock, stitched->base.stream, stitched->freed_at)) {
+    if (!waited && !pool_stream_clock_passed(&self->base.clock, stitched->base.stream, stitched->freed_at)) {
       heap->statistics.host_waits++;
       if (vmm_synchronize(heap->driver) != VMM_SUCCESS) break;
-      pool_stream_clock_all_passed(&self->clock);
+      pool_stream_clock_all_passed(&self->base.clock);
       waited = true;
     }
     any |= drop(self, stitched) == VMM_SUCCESS;
@@ -255,7 +255,7 @@ static bool stitched_is_sound(published *self, const published_stitched *stitche
 
 bool published_check(const policy *base, char *message, size_t message_size) {
   published *self = (published *)(uintptr_t)base;
-  const pool_caching *pools[] = {&self->small};
+  const pool_caching *pools[] = {&self->base.small};
   const uint64_t others = self->pblock_bytes + base->heap.stranded_bytes;
   if (!pool_caching_check(pools, 1, base->heap.statistics.reserved_bytes.current - others, message,
                           message_size)) {

@@ -242,7 +242,7 @@ vmm_status gmlake_stitch(gmlake *self, uint64_t member_count, uint64_t size, vmm
   gmlake_space *space = NULL;
   gmlake_sblock *sblock = NULL;
   vmm_address address = 0;
-  pool_operation_begin(&self->base.base.heap, self->stitch_operation, size);
+  pool_operation_begin(&self->base.base.heap, self->base.stitch_operation, size);
   vmm_status status =
       gmlake_reserve_chunks(self, size / self->settings.chunk) && new_places(self, member_count, &places)
           ? gmlake_sblock_new(self, size, stream, &sblock)
@@ -316,10 +316,11 @@ static bool mappings_kept(const gmlake *self, bool with_spare) {
 
 /* Has the host seen the end of all work that used the sBlock's addresses? Waits, once. */
 static bool may_unmap(gmlake *self, const gmlake_sblock *sblock, bool *waited) {
-  if (*waited || pool_stream_clock_passed(&self->clock, sblock->base.stream, sblock->freed_at)) return true;
+  if (*waited || pool_stream_clock_passed(&self->base.clock, sblock->base.stream, sblock->freed_at))
+    return true;
   self->base.base.heap.statistics.host_waits++;
   if (vmm_synchronize(self->base.base.heap.driver) != VMM_SUCCESS) return false;
-  pool_stream_clock_all_passed(&self->clock);
+  pool_stream_clock_all_passed(&self->base.clock);
   *waited = true;
   return true;
 }
@@ -358,7 +359,7 @@ void gmlake_stitch_free(gmlake *self) {
   bool active_too = !ratio_kept(self, false);
   gmlake_sblock *sblock = next_to_drop(self->sblocks.oldest, views_too, active_too);
   if (sblock) {
-    pool_operation_begin(&self->base.base.heap, self->stitch_free_operation, 0);
+    pool_operation_begin(&self->base.base.heap, self->base.stitch_free_operation, 0);
     while (sblock && (sblock->base.view || may_unmap(self, sblock, &waited))) {
       gmlake_sblock *newer = sblock->newer;
       gmlake_unstitch(self, sblock);
@@ -375,7 +376,7 @@ void gmlake_stitch_free(gmlake *self) {
 bool gmlake_make_address_room(gmlake *self) {
   uint64_t wanted = (self->sblocks.count - self->sblocks.view_count) / 8 + 1, dropped = 0;
   bool waited = false;
-  pool_operation_begin(&self->base.base.heap, self->stitch_free_operation, 0);
+  pool_operation_begin(&self->base.base.heap, self->base.stitch_free_operation, 0);
   for (gmlake_sblock *sblock = self->sblocks.oldest, *newer; sblock && dropped < wanted; sblock = newer) {
     newer = sblock->newer;
     if (sblock->base.view || !all_free(sblock)) continue;

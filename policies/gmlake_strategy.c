@@ -27,11 +27,11 @@ vmm_status gmlake_give_sblock(gmlake *self, gmlake_sblock *sblock, uint64_t requ
 }
 
 void gmlake_take_back_pblock(gmlake *self, gmlake_pblock *pblock) {
-  gmlake_deactivate(self, pblock, pool_stream_clock_point(&self->clock, pblock->base.stream));
+  gmlake_deactivate(self, pblock, pool_stream_clock_point(&self->base.clock, pblock->base.stream));
 }
 
 void gmlake_take_back_sblock(gmlake *self, gmlake_sblock *sblock) {
-  uint64_t point = pool_stream_clock_point(&self->clock, sblock->base.stream);
+  uint64_t point = pool_stream_clock_point(&self->base.clock, sblock->base.stream);
   const gmlake_place *place;
   GMLAKE_FOR_EACH_PLACE(place, sblock) gmlake_deactivate(self, place->block, point);
   gmlake_sblock_let_go(self, sblock, point);
@@ -61,7 +61,7 @@ static bool give_exact(gmlake *self, uint64_t size, uint64_t requested, vmm_stre
     }
   }
   if (!pblock && !sblock) return false;
-  pool_operation_begin(&self->base.base.heap, self->state_operation[GMLAKE_S1], size);
+  pool_operation_begin(&self->base.base.heap, self->base.state_operation[GMLAKE_S1], size);
   *status = pblock ? gmlake_give_pblock(self, pblock, requested, address)
                    : gmlake_give_sblock(self, sblock, requested, address);
   pool_operation_end(&self->base.base.heap);
@@ -191,7 +191,7 @@ typedef vmm_status (*gmlake_action)(gmlake *self, uint64_t size, uint64_t reques
 
 static vmm_status in_state(gmlake *self, enum gmlake_state state, gmlake_action action, uint64_t size,
                            uint64_t requested, vmm_stream stream, vmm_address *address) {
-  pool_operation_begin(&self->base.base.heap, self->state_operation[state], size);
+  pool_operation_begin(&self->base.base.heap, self->base.state_operation[state], size);
   vmm_status status = action(self, size, requested, stream, address);
   if (status == VMM_SUCCESS) gmlake_stitch_free(self);
   pool_operation_end(&self->base.base.heap);

@@ -204,7 +204,7 @@ static vmm_status prepare_work(gmlake *self, const window_plan *plan, window_wor
 static vmm_status map_work(gmlake *self, const window_plan *plan, window_work *work, uint32_t section) {
   pool_heap *heap = &self->base.base.heap;
   vmm_status status = VMM_SUCCESS;
-  pool_operation_begin(heap, self->stitch_operation, plan->size);
+  pool_operation_begin(heap, self->base.stitch_operation, plan->size);
   if (plan->anchor) {
     work->space = plan->anchor->space;
   } else {
@@ -340,8 +340,8 @@ vmm_status gmlake_alloc_window(gmlake *self, uint64_t size, uint64_t requested, 
   window_plan plan = {.stream = stream, .size = size};
   gmlake_place *run = gmlake_run_best_fit(&self->spaces, stream, size);
   if (!run && !make_plan(self, &plan)) return VMM_OUT_OF_MEMORY;
-  pool_operation_begin(&self->base.base.heap, self->state_operation[plan.missing > 0 ? GMLAKE_S4 : GMLAKE_S3],
-                       size);
+  pool_operation_begin(&self->base.base.heap,
+                       self->base.state_operation[plan.missing > 0 ? GMLAKE_S4 : GMLAKE_S3], size);
   vmm_status status = VMM_OUT_OF_MEMORY;
   if (run) {
     status = give_run(self, run, size, requested, address);
