@@ -56,7 +56,8 @@ START_TEST(other_failures_are_thrown_as_errors) {
   ck_assert_ptr_nonnull(strstr(message, "device 99"));
   ck_assert(THROWS(lakebed_torch_memory_fraction(1.5, 0)));
   ck_assert_ptr_nonnull(strstr(message, "fraction"));
-  ck_assert(THROWS(lakebed_torch_begin_pool(0, (lakebed_torch_pool){1, 0}, NULL)));
+  static const lakebed_torch_pool pool = {1, 0};
+  ck_assert(THROWS(lakebed_torch_begin_pool(0, pool, NULL)));
   ck_assert_ptr_nonnull(strstr(message, "CUDA graphs"));
 }
 END_TEST
