@@ -257,6 +257,8 @@ static exit_status run_all(faults_work *work) {
   if (sinks.report) {
     stress_output_header(&group, sinks.report);
     fault_output_table(work->rows, work->row_count, sinks.report);
+    fprintf(sinks.report, "\nStages, and the calls that were made to fail inside them\n");
+    fault_output_stages(work->rows, work->row_count, sinks.report);
   }
   if (sinks.csv) fault_output_csv(&group, work->rows, work->row_count, sinks.csv);
   if (!sinks.array || fault_output_json(&group, work->rows, work->row_count, sinks.array))

@@ -61,6 +61,10 @@ static bool run(faults *self, vmm_call first, const stress_step *steps) {
     return false;
   }
   count(&self->report->calls[first], result);
+  for (unsigned i = 0; result->counts.failed_calls > 0 && i < self->report->stage_count; i++) {
+    self->report->stages[i].runs += result->failed_inside >> i & 1;
+    self->report->stages[i].times_with_failures += result->operations[i].count;
+  }
   self->report->failed = result->failed;
   if (result->failed && !stress_program_copy(&self->report->found, &self->trial))
     snprintf(self->report->message, sizeof self->report->message, "no memory for the program");
@@ -117,6 +121,9 @@ static bool run_all(faults *self) {
   const stress_result clean = report->result;
   self->run.retries = retries;
   report->steps = self->trial.count - PREFIX;
+  report->stage_count = clean.operation_count;
+  for (unsigned i = 0; i < clean.operation_count; i++)
+    report->stages[i] = (fault_stage){.name = clean.operations[i].name, .times = clean.operations[i].count};
   for (int call = 0; call < VMM_CALL_COUNT; call++) report->clean_calls += clean.calls[call];
   if (clean.failed || clean.counts.out_of_memory > 0) {
     report->failed = true;

@@ -17,6 +17,14 @@ typedef struct fault_counts {
   uint64_t rolled_back, emptied, kept; /* requests that failed: see stress_counts */
 } fault_counts;
 
+/* What the policy does, by the names of its heap: "S4", "stitch". */
+typedef struct fault_stage {
+  const char *name;             /* static */
+  uint64_t times;               /* in the program without failures */
+  uint64_t times_with_failures; /* in all runs with failures together */
+  uint64_t runs;                /* whose first failing call lay inside, maybe nested */
+} fault_stage;
+
 typedef struct fault_settings {
   const device_model *model; /* simulated */
   const policy_spec *spec;
@@ -29,6 +37,8 @@ typedef struct fault_report {
   uint64_t steps;                     /* of the program */
   uint64_t clean_calls;               /* driver calls of the program without failures */
   fault_counts calls[VMM_CALL_COUNT]; /* by the call that failed first */
+  fault_stage stages[POOL_OPERATION_LIMIT];
+  unsigned stage_count;
   bool failed;
   stress_result result; /* failed: the finding */
   stress_program found; /* failed: the program with its failures; to be freed */

@@ -211,6 +211,45 @@ void fault_output_table(const fault_row *rows, size_t count, FILE *stream) {
   table_destroy(lines);
 }
 
+static bool first_of_policy(const fault_row *rows, size_t row) {
+  for (size_t i = 0; i < row; i++) {
+    if (rows[i].spec == rows[row].spec) return false;
+  }
+  return true;
+}
+
+void fault_output_stages(const fault_row *rows, size_t count, FILE *stream) {
+  const char *titles[] = {"<policy", "<stage", "times", "one failure", "two failures", "times with failures",
+                          "programs"};
+  table *lines = table_create(titles, sizeof titles / sizeof *titles);
+  for (size_t first = 0; first < count; first++) {
+    if (!first_of_policy(rows, first)) continue;
+    for (unsigned stage = 0; stage < rows[first].report.stage_count; stage++) {
+      uint64_t times = 0, after = 0, one = 0, two = 0, programs = 0;
+      for (size_t i = first; i < count; i++) {
+        if (rows[i].spec != rows[first].spec || stage >= rows[i].report.stage_count) continue;
+        const fault_stage *seen = &rows[i].report.stages[stage];
+        *(rows[i].pairs ? &two : &one) += seen->runs;
+        after += seen->times_with_failures;
+        if (rows[i].pairs) continue;
+        times += seen->times;
+        programs += seen->times > 0;
+      }
+      if (times + after == 0) continue;
+      table_row(lines);
+      table_cell(lines, "%s", rows[first].spec->text);
+      table_cell(lines, "%s", rows[first].report.stages[stage].name);
+      table_count(lines, times);
+      table_count(lines, one);
+      table_count(lines, two);
+      table_count(lines, after);
+      table_count(lines, programs);
+    }
+  }
+  if (!table_print(lines, stream)) fputs("(no memory for the whole table)\n", stream);
+  table_destroy(lines);
+}
+
 void fault_output_csv(const stress_group *group, const fault_row *rows, size_t count, FILE *stream) {
   stress_output_header(group, stream);
   fputs("policy,spec,trace,failures,call", stream);
@@ -258,6 +297,16 @@ bool fault_output_json(const stress_group *group, const fault_row *rows, size_t 
 #undef XX
       set = json_object_set_new(calls, vmm_call_name((vmm_call)call), numbers) == 0 && set;
     }
+    json_t *stages = json_object();
+    for (unsigned k = 0; set && stages && k < row->report.stage_count; k++) {
+      const fault_stage *stage = &row->report.stages[k];
+      json_t *numbers = json_object();
+      set = numbers && set_number(numbers, "times", stage->times) &&
+            set_number(numbers, "runs", stage->runs) &&
+            set_number(numbers, "times_with_failures", stage->times_with_failures);
+      set = json_object_set_new(stages, stage->name, numbers) == 0 && set;
+    }
+    set = json_object_set_new(object, "stages", stages) == 0 && set;
     if (json_object_set_new(object, "calls", calls) != 0 || !set) return false;
   }
   return true;

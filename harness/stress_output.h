@@ -46,6 +46,9 @@ typedef struct fault_row {
 } fault_row;
 
 void fault_output_table(const fault_row *rows, size_t count, FILE *stream);
+/* Of each policy, over all programs: how often each stage is gone through, and the calls that failed inside.
+ */
+void fault_output_stages(const fault_row *rows, size_t count, FILE *stream);
 void fault_output_csv(const stress_group *group, const fault_row *rows, size_t count, FILE *stream);
 bool fault_output_json(const stress_group *group, const fault_row *rows, size_t count, json_t *array);
 

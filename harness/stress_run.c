@@ -17,9 +17,13 @@ static bool give_up(stress_result *result, const char *what, const char *why) {
 }
 
 static void note_call(void *context, vmm_call call, vmm_status status, uint64_t duration_ns) {
-  (void)call;
   (void)duration_ns;
   stress_session *self = context;
+  if (call == self->failing && self->until_failure > 0 && --self->until_failure == 0) {
+    const pool_heap *heap = &self->subject->heap;
+    for (unsigned i = 0; i < heap->operation_depth; i++)
+      self->failed_inside |= UINT32_C(1) << heap->operation_stack[i].operation;
+  }
   if (status == VMM_SUCCESS || status == VMM_NOT_READY) return;
   self->driver_failures++;
   if (self->fails_next &&
@@ -155,13 +159,18 @@ static void record(const stress_session *session, stress_result *result) {
   }
 }
 
-/* Those of the programs' steps. */
-static void record_calls(const stress_session *session, stress_result *result) {
+/* Calls and operations of the programs' steps. */
+static void record_steps(const stress_session *session, stress_result *result) {
   for (unsigned call = 0; call < VMM_CALL_COUNT; call++) {
     vmm_meter_call counts;
     vmm_meter_get(session->gpu.meter, (vmm_call)call, &counts);
     result->calls[call] = counts.count;
   }
+  const pool_heap *heap = &session->subject->heap;
+  result->operation_count = heap->operation_count;
+  for (unsigned i = 0; i < heap->operation_count; i++)
+    result->operations[i] = (stress_operation){heap->operations[i].name, heap->operations[i].count};
+  result->failed_inside = session->failed_inside;
 }
 
 /* The first finding of any thread. */
@@ -199,7 +208,7 @@ bool stress_run(const stress_settings *settings, const stress_program *programs,
   const uint64_t begin_ns = progress_clock_ns();
   if (ready) ready = run_threads(&session, workers, threads, shown);
   if (!settings->model->real) vmm_sim_fail_none(session.gpu.raw);
-  record_calls(&session, result);
+  record_steps(&session, result);
   if (ready) finish(&session, workers, threads);
   result->host_ns = progress_clock_ns() - begin_ns;
   gather(workers, threads, result);

@@ -16,7 +16,7 @@
 #include "harness/progress.h"
 #include "harness/stress_memory.h"
 #include "harness/stress_program.h"
-#include "pools/statistics.h"
+#include "pools/heap.h"
 #include "vmm/driver.h"
 
 enum { STRESS_THREADS_LIMIT = 64 };
@@ -45,6 +45,12 @@ typedef struct stress_counts {
   uint64_t rolled_back, emptied, kept;
 } stress_counts;
 
+/* What a policy does, such as "S3" or "stitch": the names of its heap. */
+typedef struct stress_operation {
+  const char *name; /* static */
+  uint64_t count;
+} stress_operation;
+
 typedef struct stress_result {
   bool failed;
   uint32_t thread; /* that noticed */
@@ -54,7 +60,10 @@ typedef struct stress_result {
   stress_memory_counts memory;
   pool_statistics statistics; /* before everything was given back */
   uint64_t driver_calls, driver_ns, host_ns;
-  uint64_t calls[VMM_CALL_COUNT]; /* of the programs' steps, by kind */
+  uint64_t calls[VMM_CALL_COUNT];                    /* of the programs' steps, by kind */
+  stress_operation operations[POOL_OPERATION_LIMIT]; /* of the programs' steps */
+  unsigned operation_count;
+  uint32_t failed_inside; /* bit N: the call that the program made fail lay inside operation N */
 } stress_result;
 
 /* Runs programs, one for each of so many threads (at most STRESS_THREADS_LIMIT), on a fresh device. false

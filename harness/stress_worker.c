@@ -179,7 +179,11 @@ static vmm_status arrange_failure(stress_session *session, const stress_step *st
   const vmm_call call = (vmm_call)step->id;
   const vmm_status status = (vmm_status)step->stream;
   if (session->gpu.model->real) return VMM_NOT_SUPPORTED;
-  if (step->kind == STRESS_FAIL) return vmm_sim_fail(session->gpu.raw, call, step->size, status);
+  if (step->kind == STRESS_FAIL) {
+    session->failing = call;
+    session->until_failure = step->size;
+    return vmm_sim_fail(session->gpu.raw, call, step->size, status);
+  }
   session->fails_next = true;
   session->next_failing = call;
   session->next_status = status;

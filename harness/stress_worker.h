@@ -18,7 +18,10 @@ typedef struct stress_session {
   shared_policy *shared;
   stress_memory memory;     /* under the policy's lock */
   uint64_t driver_failures; /* the same; calls that did not succeed, whoever wanted that */
-  bool fails_next;          /* the same; once a call has failed, another shall */
+  uint64_t until_failure;   /* the same; so many calls of a kind until the one that a program makes fail */
+  vmm_call failing;         /* that kind */
+  uint32_t failed_inside;   /* the operations around it: stress_result */
+  bool fails_next;          /* once a call has failed, another shall */
   vmm_call next_failing;
   vmm_status next_status;
   bool has_memory, alone;

@@ -90,7 +90,7 @@ typedef struct alias_heap {
   uint64_t total_allocated, total_freed;
   uint64_t allocated_at_peak; /* total_allocated when the live peak last rose */
   uint64_t stitches, window_hits, evictions, unclean_uses;
-  unsigned hit_operation, stitch_operation, evict_operation;
+  unsigned hit_operation, stitch_operation, evict_operation, split_operation;
 } alias_heap;
 
 static inline uint64_t alias_round_up(uint64_t value, uint64_t multiple) {

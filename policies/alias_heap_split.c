@@ -82,7 +82,7 @@ bool alias_split(alias_heap *heap, vmm_address end) {
   pool_range *range = alias_range_at(heap, home);
   alias_handle *handles[2] = {malloc(sizeof **handles), malloc(sizeof **handles)};
   vmm_status status = handles[0] && handles[1] ? pool_holes_prepare(&heap->holes, 2) : VMM_OUT_OF_MEMORY;
-  pool_operation_begin(pool, heap->evict_operation, size);
+  pool_operation_begin(pool, heap->split_operation, size);
   for (uint32_t i = 0; status == VMM_SUCCESS && i < heap->window_count; i++)
     status = cut_out(heap, heap->windows[i], handle);
   /* A mapping that could not be undone before may be left. */

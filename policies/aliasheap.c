@@ -174,6 +174,7 @@ static vmm_status aliasheap_create(const policy_configuration *configuration, po
   self->hit_operation = pool_operation_define(heap, "window_hit");
   self->stitch_operation = pool_operation_define(heap, "stitch");
   self->evict_operation = pool_operation_define(heap, "evict");
+  self->split_operation = pool_operation_define(heap, "split");
   *created = &self->base;
   return VMM_SUCCESS;
 }
