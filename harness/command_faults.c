@@ -66,18 +66,6 @@ static const char documentation[] =
 
 enum { EVENTS = 300, RANDOM_STEPS = 200, RANDOM_LIMIT = 1000, CAPACITY_GIB = 16, LEAST_CAPACITY = 128 << 20 };
 
-static void parse_part(struct argp_state *state, faults_options *options, const char *text) {
-  char *end, *last;
-  if (text[0] >= '1' && text[0] <= '9') {
-    options->part = strtoull(text, &end, 10) - 1;
-    if (*end == '/' && end[1] >= '1' && end[1] <= '9') {
-      options->parts = strtoull(end + 1, &last, 10);
-      if (*last == '\0' && options->part < options->parts) return;
-    }
-  }
-  argp_error(state, "--part=%s: expected K/N, such as 1/10", text);
-}
-
 static error_t parse_option(int key, char *argument, struct argp_state *state) {
   faults_options *options = state->input;
   switch (key) {
@@ -100,7 +88,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
       options->pairs = true;
       return 0;
     case OPTION_PART:
-      parse_part(state, options, argument);
+      options->parts = option_parse_part(state, "part", argument, UINT64_MAX - 1, &options->part);
       return 0;
     case ARGP_KEY_INIT:
       state->child_inputs[0] = &options->output;
@@ -126,6 +114,7 @@ static exit_status parse(int argc, char **argv, faults_options *options) {
                               .events = EVENTS,
                               .random = 1,
                               .seed = 1,
+                              .part = 1,
                               .parts = 1,
                               .output = {.csv_rows = "a row a policy, program and call"}};
   const struct argp_child children[] = {{&output_options_parser, 0, NULL, 0}, {0}};
@@ -211,7 +200,7 @@ static exit_status run_row(faults_work *work, const policy_spec *spec, size_t pr
                                    .spec = spec,
                                    .limit = UINT64_MAX,
                                    .pairs = pairs,
-                                   .part = options->part,
+                                   .part = options->part - 1,
                                    .parts = options->parts};
   progress_begin(&work->shown, "%s  %s  %s", spec->text, row->program,
                  pairs ? "two failures" : "one failure");

@@ -292,13 +292,9 @@ static exit_status try_trace(const oom_options *options, const device_model *mod
 /* ---- the command ---- */
 
 static exit_status run(const oom_options *options) {
-  char message[1024];
   device_model model;
-  exit_status status = device_model_load(&options->device, &model, message, sizeof message);
-  if (status != EXIT_STATUS_DONE) {
-    program_complain("%s", message);
-    return status;
-  }
+  exit_status status = device_model_open(&options->device, &model);
+  if (status != EXIT_STATUS_DONE) return status;
   output_set sinks;
   progress shown;
   progress_init(&shown, options->output.quiet);

@@ -169,15 +169,11 @@ static exit_status run(const paper_settings *settings) {
 
 /* What the device is called, and where its latencies come from. */
 static exit_status run_on_device(paper_settings *settings) {
-  char message[1024];
   device_choice choice = {.driver = "sim", .profile = settings->device};
   device_model model;
   if (!policy_parse_size(settings->capacity, &choice.capacity)) return EXIT_STATUS_USAGE;
-  exit_status status = device_model_load(&choice, &model, message, sizeof message);
-  if (status != EXIT_STATUS_DONE) {
-    program_complain("%s", message);
-    return status;
-  }
+  exit_status status = device_model_open(&choice, &model);
+  if (status != EXIT_STATUS_DONE) return status;
   settings->device_name = model.name;
   settings->latency_source = model.source;
   status = run(settings);

@@ -263,13 +263,9 @@ static exit_status replay_on(const replay_options *options, const device_model *
 }
 
 static exit_status run(const replay_options *options, instruments *set) {
-  char message[1024];
   device_model model;
-  exit_status status = device_model_load(&options->device, &model, message, sizeof message);
-  if (status != EXIT_STATUS_DONE) {
-    program_complain("%s", message);
-    return status;
-  }
+  exit_status status = device_model_open(&options->device, &model);
+  if (status != EXIT_STATUS_DONE) return status;
   status = replay_on(options, &model, set);
   device_model_unload(&model);
   return status;

@@ -415,13 +415,9 @@ static exit_status choose_mix(stress_work *work) {
 }
 
 static exit_status run(const stress_options *options) {
-  char message[1024];
   stress_work work = {.options = options};
-  exit_status status = device_model_load(&options->device, &work.model, message, sizeof message);
-  if (status != EXIT_STATUS_DONE) {
-    program_complain("%s", message);
-    return status;
-  }
+  exit_status status = device_model_open(&options->device, &work.model);
+  if (status != EXIT_STATUS_DONE) return status;
   status = choose_mix(&work);
   progress_init(&work.shown, options->output.quiet);
   work.programs = calloc(options->threads, sizeof *work.programs);

@@ -78,14 +78,10 @@ static const char documentation[] =
     "order of the grid; they do not depend on how the cells were run.\n"
     "Exit status: 0 done; 1 cells failed or are missing; 2 bad usage or input; 4 Slurm cannot be used.";
 
-static void parse_shard(struct argp_state *state, sweep_shard *shard, const char *text) {
-  const char *slash = strchr(text, '/');
-  char *end = NULL;
-  unsigned long number = strtoul(text, &end, 10), count = slash ? strtoul(slash + 1, &end, 10) : 0;
-  if (!slash || *end || text[0] < '0' || text[0] > '9' || slash[1] < '0' || slash[1] > '9' || number < 1 ||
-      number > count || count > SHARDS_LIMIT)
-    argp_error(state, "--shard=%s: expected K/N with K from 1 to N, such as 3/8", text);
-  *shard = (sweep_shard){.number = (unsigned)number, .count = (unsigned)count};
+static sweep_shard parse_shard(struct argp_state *state, const char *text) {
+  uint64_t number;
+  const uint64_t count = option_parse_part(state, "shard", text, SHARDS_LIMIT, &number);
+  return (sweep_shard){.number = (unsigned)number, .count = (unsigned)count};
 }
 
 static void set_action(struct argp_state *state, sweep_options *options, sweep_action action) {
@@ -127,7 +123,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
       options->sbatch[options->sbatch_count++] = argument;
       return 0;
     case OPTION_SHARD:
-      parse_shard(state, &options->settings.shard, argument);
+      options->settings.shard = parse_shard(state, argument);
       return 0;
     case OPTION_WAIT:
       options->settings.wait = true;

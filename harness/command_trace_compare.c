@@ -266,14 +266,10 @@ static exit_status compare_on(const compare_options *options, const device_model
 }
 
 static exit_status compare(const compare_options *options) {
-  char message[512];
   if (!output_paths_are_apart(&options->csv_path, 1, &options->traces)) return EXIT_STATUS_USAGE;
   device_model model;
-  exit_status status = device_model_load(&options->device, &model, message, sizeof message);
-  if (status != EXIT_STATUS_DONE) {
-    program_complain("%s", message);
-    return status;
-  }
+  exit_status status = device_model_open(&options->device, &model);
+  if (status != EXIT_STATUS_DONE) return status;
   status = compare_on(options, &model);
   device_model_unload(&model);
   return status;

@@ -55,6 +55,8 @@ bool device_capacity_allowed(uint64_t capacity, char *message, size_t message_si
  * no device. Borrows the choice's strings. */
 exit_status device_model_load(const device_choice *choice, device_model *model, char *message,
                               size_t message_size);
+/* The same, with the word said. */
+exit_status device_model_open(const device_choice *choice, device_model *model);
 void device_model_unload(device_model *model);
 
 /* A fresh device with a meter around it. */

@@ -1,6 +1,7 @@
-/* The options that choose a device, of all commands that have them. */
+/* The device that a command line chooses: its options, of all commands that have them, and what is said. */
 #include "harness/device.h"
 #include "harness/option_values.h"
+#include "harness/program.h"
 
 enum { OPTION_DEVICE = 0x480, OPTION_DEVICE_ORDINAL, OPTION_CAPACITY };
 
@@ -37,3 +38,10 @@ static error_t parse_option(int key, char *argument, struct argp_state *state) {
 
 const struct argp device_choice_parser = {profile_options, parse_option, NULL, NULL, NULL, NULL, NULL};
 const struct argp device_choice_small_parser = {small_options, parse_option, NULL, NULL, NULL, NULL, NULL};
+
+exit_status device_model_open(const device_choice *choice, device_model *model) {
+  char message[1024];
+  const exit_status status = device_model_load(choice, model, message, sizeof message);
+  if (status != EXIT_STATUS_DONE) program_complain("%s", message);
+  return status;
+}

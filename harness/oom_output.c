@@ -16,18 +16,7 @@ static void print_header(const oom_group *group, FILE *stream) {
   units_counted(summary->allocations, "allocation", allocations);
   units_counted(summary->streams, "stream", more);
   fprintf(stream, "events    %s: %s, %s", text, allocations, more);
-  if (summary->seeded) {
-    units_count(summary->seeded, text);
-    fprintf(stream, ", %s from before the recording", text);
-  }
-  if (summary->orphan_frees) {
-    units_counted(summary->orphan_frees, "free", more);
-    fprintf(stream, ", %s of older allocations left out", more);
-  }
-  if (group->recorded_count) {
-    units_counted(group->recorded_count, "time", more);
-    fprintf(stream, ", out of memory %s when recorded", more);
-  }
+  replay_report_recorded(summary, group->recorded_count, stream);
   if (group->frees_requested) fputs(", freed when the caller asked for it", stream);
   fprintf(stream, "\ndevice    %s, simulated, as small as it may be\n", group->model->name);
   units_bytes(group->need.live_peak_bytes, text);

@@ -63,6 +63,19 @@ void option_parse_share(struct argp_state *state, const char *option, const char
     argp_error(state, "--%s=%s: expected " OPTION_SHARE, option, text);
 }
 
+uint64_t option_parse_part(struct argp_state *state, const char *option, const char *text, uint64_t most,
+                           uint64_t *number) {
+  const char *slash = strchr(text, '/');
+  char *end;
+  *number = strtoull(text, &end, 10);
+  const bool divided =
+      slash && end == slash && text[0] >= '0' && text[0] <= '9' && slash[1] >= '0' && slash[1] <= '9';
+  const uint64_t count = divided ? strtoull(slash + 1, &end, 10) : 0;
+  if (!divided || *end || *number < 1 || *number > count || count > most)
+    argp_error(state, "--%s=%s: expected K/N with K from 1 to N, such as 3/8", option, text);
+  return count;
+}
+
 static char *join_command(int argc, char **argv) {
   size_t size = 1;
   for (int i = 0; i < argc; i++) size += strlen(argv[i]) + 1;

@@ -28,6 +28,10 @@ bool option_read_share(const char *text, uint64_t *bytes, double *fraction);
 void option_parse_share(struct argp_state *state, const char *option, const char *text, uint64_t *bytes,
                         double *fraction);
 
+/* --option=text: "K/N", the K-th of N parts, both from 1 and N at most most. *number: K. Returns N. */
+uint64_t option_parse_part(struct argp_state *state, const char *option, const char *text, uint64_t most,
+                           uint64_t *number);
+
 /* Reads the command line with the parser into input. *command, unless command is NULL, gets it as one line,
  * to be freed by the caller in any case. Ends the program where the usage is wrong, as argp does; where it
  * cannot be read for another reason, says why and returns that status. */

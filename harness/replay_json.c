@@ -208,15 +208,20 @@ static void set_host(json_t *object, const replay_group *group, const replay_res
                       timed ? json_real(events * 1e9 / nanoseconds) : json_null());
 }
 
+json_t *replay_json_begin(const replay_group *group, const replay_result *result) {
+  json_t *object = json_object();
+  json_object_set_new(object, "trace", replay_json_words(replay_trace_name(group->path)));
+  json_object_set_new(object, "policy", json_string(result->spec->class->name));
+  json_object_set_new(object, "spec", replay_json_words(result->spec->text));
+  json_object_set_new(object, "options", replay_json_options(result->spec));
+  return object;
+}
+
 bool replay_json_append(json_t *array, const replay_group *group) {
   const device_model *model = group->settings->model;
   for (size_t i = 0; i < group->count; i++) {
     const replay_result *result = &group->results[i];
-    json_t *object = json_object();
-    json_object_set_new(object, "trace", replay_json_words(replay_trace_name(group->path)));
-    json_object_set_new(object, "policy", json_string(result->spec->class->name));
-    json_object_set_new(object, "spec", replay_json_words(result->spec->text));
-    json_object_set_new(object, "options", replay_json_options(result->spec));
+    json_t *object = replay_json_begin(group, result);
     const char *note = replay_model_note(result->spec, model);
     json_object_set_new(object, "model_note", note ? json_string(note) : json_null());
     replay_json_provenance(object, group);

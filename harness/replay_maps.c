@@ -49,11 +49,7 @@ bool replay_maps_json_append(json_t *array, const replay_group *group) {
   char number[32];
   for (size_t i = 0; i < group->count; i++) {
     const replay_result *result = &group->results[i];
-    json_t *object = json_object();
-    json_object_set_new(object, "trace", replay_json_words(replay_trace_name(group->path)));
-    json_object_set_new(object, "policy", json_string(result->spec->class->name));
-    json_object_set_new(object, "spec", replay_json_words(result->spec->text));
-    json_object_set_new(object, "options", replay_json_options(result->spec));
+    json_t *object = replay_json_begin(group, result);
     replay_json_provenance(object, group);
     json_object_set_new(object, "dump_at", json_string(moment_name(group->settings, number)));
     json_object_set_new(object, "no_map",

@@ -43,12 +43,16 @@ void replay_report_policies(const policy_specs *specs, const device_model *model
 
 /* Of the runs that went to their end, the first request that found no memory; and the recorded run's own. */
 void replay_report_failures(const replay_group *group, FILE *stream);
+/* ", 3 from before the recording, ...": what a trace holds that the run did not do itself. */
+void replay_report_recorded(const trace_summary *summary, uint64_t recorded_ooms, FILE *stream);
 /* What was asked for, what was live, reserved and free, and who refused: lines of a name and a value. */
 void replay_report_situation(const replay_failure *failure, const device_model *model, uint64_t limit,
                              FILE *stream);
 
 /* What made a run's numbers, with the trace and the options enough to make them again. */
 void replay_json_provenance(json_t *object, const replay_group *group);
+/* A new object that says which trace went through which policy. NULL: no memory. */
+json_t *replay_json_begin(const replay_group *group, const replay_result *result);
 /* Appends an object a run to an array. Returns false when there is no memory. */
 bool replay_json_append(json_t *array, const replay_group *group);
 

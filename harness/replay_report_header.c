@@ -41,6 +41,22 @@ static void print_cut(const char *title, const char *text, FILE *stream) {
   fprintf(stream, "%-*s%.*s ...\n", INDENT, title, (int)length, text);
 }
 
+void replay_report_recorded(const trace_summary *summary, uint64_t recorded_ooms, FILE *stream) {
+  char text[UNITS_TEXT], more[UNITS_COUNTED];
+  if (summary->seeded) {
+    units_count(summary->seeded, text);
+    fprintf(stream, ", %s from before the recording", text);
+  }
+  if (summary->orphan_frees) {
+    units_counted(summary->orphan_frees, "free", more);
+    fprintf(stream, ", %s of older allocations left out", more);
+  }
+  if (recorded_ooms) {
+    units_counted(recorded_ooms, "time", more);
+    fprintf(stream, ", out of memory %s when recorded", more);
+  }
+}
+
 static void print_events(const replay_group *group, FILE *stream) {
   const trace_summary *summary = &group->summary;
   const replay_settings *settings = group->settings;
@@ -51,18 +67,7 @@ static void print_events(const replay_group *group, FILE *stream) {
   fprintf(stream, "%-*s%s: %s, %s", INDENT, "events", text, allocations, more);
   units_count(summary->live_at_end, text);
   fprintf(stream, ", %s live at the end", text);
-  if (summary->seeded) {
-    units_count(summary->seeded, text);
-    fprintf(stream, ", %s from before the recording", text);
-  }
-  if (summary->orphan_frees) {
-    units_counted(summary->orphan_frees, "free", more);
-    fprintf(stream, ", %s of older allocations left out", more);
-  }
-  if (summary->out_of_memory_events) {
-    units_counted(summary->out_of_memory_events, "time", more);
-    fprintf(stream, ", out of memory %s when recorded", more);
-  }
+  replay_report_recorded(summary, summary->out_of_memory_events, stream);
   if (settings->laps > 1) {
     units_counted(settings->laps, "time", more);
     fprintf(stream, ", replayed %s", more);

@@ -174,12 +174,6 @@ typedef struct track {
   bool named;
 } track;
 
-static const char *text_of(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  ck_assert_msg(text != NULL, "%s is no text", key);
-  return text;
-}
-
 /* Calls each for every range that ends, and at the end checks that none is open. */
 static json_t *load(const char *path) {
   json_error_t error;
@@ -190,19 +184,19 @@ static json_t *load(const char *path) {
 }
 
 static void check_begin(track *process, const json_t *event) {
-  int layer = layer_of(text_of(event, "cat"));
-  ck_assert_str_ne(text_of(event, "name"), "");
+  int layer = layer_of(json_text(event, "cat"));
+  ck_assert_str_ne(json_text(event, "name"), "");
   ck_assert_uint_lt(process->depth, OPEN);
   if (process->depth == 0) {
     ck_assert_int_eq(layer, INSTRUMENT_HARNESS);
   } else {
-    ck_assert_int_ge(layer, layer_of(text_of(process->open[process->depth - 1], "cat")));
+    ck_assert_int_ge(layer, layer_of(json_text(process->open[process->depth - 1], "cat")));
   }
   process->open[process->depth++] = event;
 }
 
 static void check_event(track *processes, const json_t *event, checked_trace *found) {
-  const char *phase = text_of(event, "ph");
+  const char *phase = json_text(event, "ph");
   size_t number = (size_t)json_number(event, "pid");
   ck_assert_uint_lt(number, PROCESSES);
   track *process = &processes[number];
@@ -226,7 +220,7 @@ static void check_event(track *processes, const json_t *event, checked_trace *fo
   } else {
     ck_assert_str_eq(phase, "C");
     uint64_t bytes = (uint64_t)json_number(json_object_get(event, "args"), "bytes");
-    *(strcmp(text_of(event, "name"), "live") == 0 ? &found->live_bytes : &found->reserved_bytes) = bytes;
+    *(strcmp(json_text(event, "name"), "live") == 0 ? &found->live_bytes : &found->reserved_bytes) = bytes;
     found->counters++;
   }
 }
@@ -255,12 +249,12 @@ uint64_t count_ranges(const char *path, const char *category, const char *name, 
   *total_us = 0;
   json_array_foreach(json_object_get(trace, "traceEvents"), index, event) {
     track *process = &processes[(size_t)json_number(event, "pid")];
-    const char *phase = text_of(event, "ph");
+    const char *phase = json_text(event, "ph");
     if (*phase == 'B') process->open[process->depth++] = event;
     if (*phase != 'E') continue;
     const json_t *opened = process->open[--process->depth];
-    if (strcmp(text_of(opened, "cat"), category) != 0) continue;
-    if (name && strcmp(text_of(opened, "name"), name) != 0) continue;
+    if (strcmp(json_text(opened, "cat"), category) != 0) continue;
+    if (name && strcmp(json_text(opened, "name"), name) != 0) continue;
     count++;
     *total_us += json_number(event, "ts") - json_number(opened, "ts");
   }

@@ -29,12 +29,6 @@ static json_t *listen(const char *level, bool plain, const char *specs, json_t *
   return found;
 }
 
-static const char *text_of(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  ck_assert_msg(text != NULL, "%s is no text", key);
-  return text;
-}
-
 static uint64_t number_of(const json_t *object, const char *key) {
   return (uint64_t)json_number(object, key);
 }
@@ -44,7 +38,7 @@ static const json_t *range_of(const json_t *seen, const char *path) {
   size_t index;
   json_t *range;
   json_array_foreach(json_object_get(seen, "ranges"), index, range) {
-    if (strcmp(text_of(range, "path"), path) == 0) return range;
+    if (strcmp(json_text(range, "path"), path) == 0) return range;
   }
   ck_abort_msg("no range %s", path);
   return NULL;
@@ -56,7 +50,7 @@ static uint64_t sum_ranges(const json_t *seen, const char *name, const char *pie
   json_t *range;
   uint64_t sum = 0;
   json_array_foreach(json_object_get(seen, "ranges"), index, range) {
-    const char *path = text_of(range, "path"), *last = strrchr(path, '/');
+    const char *path = json_text(range, "path"), *last = strrchr(path, '/');
     if (last && strcmp(last + 1, name) == 0 && strlen(last + 1) == length && strstr(path, piece)) {
       sum += number_of(range, "count");
     }
@@ -65,7 +59,7 @@ static uint64_t sum_ranges(const json_t *seen, const char *name, const char *pie
 }
 
 static void check_balance(const json_t *seen) {
-  ck_assert_str_eq(text_of(seen, "domain"), "lakebed");
+  ck_assert_str_eq(json_text(seen, "domain"), "lakebed");
   ck_assert_uint_eq(number_of(seen, "domains_destroyed"), 1);
   ck_assert_uint_eq(number_of(seen, "pushes"), number_of(seen, "pops"));
   ck_assert_uint_eq(number_of(seen, "open"), 0);
@@ -87,15 +81,15 @@ static void check_nesting(const json_t *seen) {
   json_t *range;
   json_array_foreach(json_object_get(seen, "ranges"), index, range) {
     char outer[512];
-    snprintf(outer, sizeof outer, "%s", text_of(range, "path"));
-    int layer = layer_of(text_of(range, "category"));
+    snprintf(outer, sizeof outer, "%s", json_text(range, "path"));
+    int layer = layer_of(json_text(range, "category"));
     char *last = strrchr(outer, '/');
     if (!last) {
       ck_assert_int_eq(layer, INSTRUMENT_HARNESS);
       continue;
     }
     *last = '\0';
-    int outer_layer = layer_of(text_of(range_of(seen, outer), "category"));
+    int outer_layer = layer_of(json_text(range_of(seen, outer), "category"));
     ck_assert_int_le(outer_layer, layer);
     ck_assert_int_ne(outer_layer, INSTRUMENT_DRIVER);
     if (layer == INSTRUMENT_POLICY) ck_assert_int_eq(outer_layer, INSTRUMENT_HARNESS);
@@ -135,11 +129,11 @@ END_TEST
 START_TEST(payloads) {
   if (!test_library_is_built(NVTX_LISTENER)) test_skip("no NVTX headers");
   json_t *results, *seen = listen("all", false, "gmlake:largest_chunk=2MiB", &results);
-  ck_assert_str_eq(text_of(seen, "schema"), "bytes,chunks,state");
+  ck_assert_str_eq(json_text(seen, "schema"), "bytes,chunks,state");
   size_t index;
   json_t *range;
   json_array_foreach(json_object_get(seen, "ranges"), index, range) {
-    const char *path = text_of(range, "path");
+    const char *path = json_text(range, "path");
     ck_assert_uint_eq(number_of(range, "structured"), number_of(range, "count"));
     ck_assert_uint_eq(number_of(range, "registered"), number_of(range, "count"));
     const char *state = strstr(path, "/S");
@@ -173,7 +167,7 @@ START_TEST(counters_and_memory) {
   ck_assert_uint_eq(number_of(seen, "regions_registered"), EVENTS);
   ck_assert_uint_eq(number_of(seen, "regions_named"), EVENTS);
   ck_assert_uint_eq(number_of(seen, "regions"), LIVE);
-  ck_assert_has(text_of(seen, "region_name"), "bfc event ");
+  ck_assert_has(json_text(seen, "region_name"), "bfc event ");
   json_decref(seen);
   json_decref(results);
 }

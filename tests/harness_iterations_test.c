@@ -195,8 +195,7 @@ START_TEST(what_cannot_be_is_refused) {
   ck_assert_has(run.errors, "bad.txt:2:");
   program_run_free(&run);
   run = run_expecting(EXIT_STATUS_USAGE, "replay", "-q", "-p", "bfc", "--iterations=-", "--csv", "-", trace);
-  ck_assert_has(run.errors,
-                "only one of the files can go to standard output");
+  ck_assert_has(run.errors, "only one of the files can go to standard output");
   program_run_free(&run);
   run = run_expecting(EXIT_STATUS_USAGE, "replay", "-q", "-p", "bfc", "--iterations=/nowhere/at/all", trace);
   ck_assert_has(run.errors, "/nowhere/at/all cannot be written");

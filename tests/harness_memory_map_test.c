@@ -37,12 +37,6 @@ static uint64_t whole(const json_t *object, const char *key) {
   return (uint64_t)json_integer_value(value);
 }
 
-static const char *word(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  ck_assert_msg(text != NULL, "%s is no string", key);
-  return text;
-}
-
 static uint64_t sum(const json_t *array, const char *key) {
   uint64_t all = 0;
   size_t i;
@@ -59,8 +53,8 @@ static void check_map(const json_t *map) {
   json_array_foreach(runs, i, entry) {
     ck_assert_uint_eq(whole(entry, "position"), position);
     position += whole(entry, "bytes");
-    if (strcmp(word(entry, "state"), "live") == 0) live += whole(entry, "bytes");
-    if (strcmp(word(entry, "state"), "free") == 0) available += whole(entry, "bytes");
+    if (strcmp(json_text(entry, "state"), "live") == 0) live += whole(entry, "bytes");
+    if (strcmp(json_text(entry, "state"), "free") == 0) available += whole(entry, "bytes");
   }
   ck_assert_uint_eq(position, whole(map, "line_bytes"));
   ck_assert_uint_eq(live, whole(map, "allocated_bytes"));
@@ -100,7 +94,7 @@ START_TEST(a_map_shows_what_is_stitched_from_what) {
   ck_assert_has(run.output, "Blocks at home, and in how many stitched ones they are:");
   json_t *maps = read_maps(path);
   ck_assert_uint_eq(json_array_size(maps), 2);
-  ck_assert_str_eq(word(json_array_get(maps, 0), "dump_at"), "7");
+  ck_assert_str_eq(json_text(json_array_get(maps, 0), "dump_at"), "7");
   const json_t *map = map_of(maps, 0);
   check_map(map);
   check_map(map_of(maps, 1));
@@ -114,14 +108,14 @@ START_TEST(a_map_shows_what_is_stitched_from_what) {
   const json_t *stitched = json_object_get(map, "stitched");
   ck_assert_uint_eq(json_array_size(stitched), 1);
   const json_t *sblock = json_array_get(stitched, 0), *parts = json_object_get(sblock, "parts");
-  ck_assert_str_eq(word(sblock, "kind"), "sBlock");
+  ck_assert_str_eq(json_text(sblock, "kind"), "sBlock");
   ck_assert(json_is_true(json_object_get(sblock, "given_out")));
   ck_assert_uint_eq(json_array_size(parts), 2);
   ck_assert_uint_eq(whole(sblock, "used_bytes"), 16 * MIB);
   ck_assert_uint_eq(whole(sblock, "shared_bytes"), 0);
   const json_t *home =
       json_array_get(json_object_get(map, "blocks"), whole(json_array_get(parts, 0), "block"));
-  ck_assert_str_eq(word(home, "kind"), "pBlock");
+  ck_assert_str_eq(json_text(home, "kind"), "pBlock");
   ck_assert_uint_eq(whole(home, "bytes"), 8 * MIB);
   ck_assert_uint_eq(whole(home, "sharers"), 1);
   ck_assert_uint_eq(sum(json_object_get(map, "covers"), "bytes"), 16 * MIB);
@@ -149,7 +143,7 @@ START_TEST(every_policy_has_a_map_that_adds_up) {
       const json_t *map = json_object_get(entry, "map");
       check_map(map);
       const bool elsewhere =
-          strcmp(word(entry, "policy"), "async") == 0 || strcmp(word(entry, "policy"), "null") == 0;
+          strcmp(json_text(entry, "policy"), "async") == 0 || strcmp(json_text(entry, "policy"), "null") == 0;
       if (!elsewhere) ck_assert_uint_eq(whole(map, "line_bytes"), whole(map, "reserved_bytes"));
     }
     json_decref(maps);
@@ -167,7 +161,7 @@ START_TEST(the_peak_is_where_most_is_live) {
                                   "--dump", path, trace);
   ck_assert_has(run.output, "bfc: memory when most was live (lap 1, event 1)");
   json_t *maps = read_maps(path);
-  ck_assert_str_eq(word(json_array_get(maps, 0), "dump_at"), "peak");
+  ck_assert_str_eq(json_text(json_array_get(maps, 0), "dump_at"), "peak");
   for (size_t i = 0; i < 2; i++) {
     ck_assert_uint_eq(whole(map_of(maps, i), "event"), 1);
     ck_assert_uint_eq(whole(map_of(maps, i), "live_blocks"), 2);
@@ -189,7 +183,7 @@ START_TEST(the_first_request_that_finds_nothing_is_shown) {
   json_t *maps = read_maps(path);
   ck_assert_uint_eq(whole(map_of(maps, 0), "wanted_bytes"), 50000000);
   ck_assert(json_is_null(json_object_get(json_array_get(maps, 1), "map")));
-  ck_assert_str_eq(word(json_array_get(maps, 1), "no_map"), "no request found no memory");
+  ck_assert_str_eq(json_text(json_array_get(maps, 1), "no_map"), "no request found no memory");
   json_decref(maps);
   program_run_free(&run);
   free(trace);

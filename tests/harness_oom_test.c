@@ -17,17 +17,11 @@
 
 static uint64_t bytes_of(const json_t *object, const char *key) { return (uint64_t)json_number(object, key); }
 
-static const char *text_of(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  ck_assert_msg(text != NULL, "%s is no text", key);
-  return text;
-}
-
 /* The object of a policy in an array of results. */
 static const json_t *result_of(const json_t *array, const char *policy) {
   for (size_t i = 0; i < json_array_size(array); i++) {
     const json_t *object = json_array_get(array, i);
-    if (strcmp(text_of(object, "spec"), policy) == 0) return object;
+    if (strcmp(json_text(object, "spec"), policy) == 0) return object;
   }
   ck_abort_msg("there is no result for %s", policy);
   return NULL;
@@ -45,7 +39,7 @@ static void check_trace(const char *trace) {
     char exactly[32], less[32];
     snprintf(exactly, sizeof exactly, "%llu", (unsigned long long)capacity);
     snprintf(less, sizeof less, "%llu", (unsigned long long)(capacity - step));
-    const char *spec = text_of(object, "spec");
+    const char *spec = json_text(object, "spec");
     ck_assert_uint_ge(capacity, bytes_of(object, "requested_peak_bytes"));
     ck_assert_uint_le(bytes_of(object, "reserved_peak_bytes"), capacity);
     ck_assert_uint_eq(step, 2 * MIB);
@@ -121,11 +115,11 @@ START_TEST(a_recording_that_ran_out_of_memory_is_judged) {
   ck_assert_uint_eq(bytes_of(json_array_get(recorded, 0), "device_free_bytes"), (22000 - 1024 - 11600) * MIB);
   const json_t *verdict = json_object_get(bfc, "verdict");
   ck_assert_uint_eq(bytes_of(verdict, "capacity_bytes"), 22000 * MIB);
-  ck_assert_str_eq(text_of(verdict, "capacity_source"), "recorded");
+  ck_assert_str_eq(json_text(verdict, "capacity_source"), "recorded");
   ck_assert(json_is_false(json_object_get(verdict, "survives")));
   const json_t *failure = json_object_get(verdict, "first_failure");
   ck_assert(json_is_true(json_object_get(failure, "failed_when_recorded")));
-  ck_assert_str_eq(text_of(failure, "refused_by"), "device");
+  ck_assert_str_eq(json_text(failure, "refused_by"), "device");
   ck_assert_uint_eq(bytes_of(failure, "device_free_bytes"), (22000 - 1024 - 11600) * MIB);
   uint64_t free_bytes = 0;
   const json_t *ranges = json_object_get(failure, "free_ranges");
@@ -144,7 +138,7 @@ START_TEST(the_device_can_be_given) {
                                   "--capacity", "24GiB", RAN_OUT);
   json_t *array = parse_output(&run);
   const json_t *verdict = json_object_get(result_of(array, "bfc"), "verdict");
-  ck_assert_str_eq(text_of(verdict, "capacity_source"), "option");
+  ck_assert_str_eq(json_text(verdict, "capacity_source"), "option");
   ck_assert(json_is_true(json_object_get(verdict, "survives")));
   json_decref(array);
   program_run_free(&run);
@@ -153,7 +147,7 @@ START_TEST(the_device_can_be_given) {
   const json_t *bfc = result_of(array, "bfc");
   ck_assert_uint_eq(bytes_of(bfc, "seeded"), 0);
   ck_assert_uint_eq(bytes_of(bfc, "smallest_capacity_bytes"), 2 * 11600 * MIB);
-  ck_assert_str_eq(text_of(json_object_get(bfc, "verdict"), "capacity_source"), "device");
+  ck_assert_str_eq(json_text(json_object_get(bfc, "verdict"), "capacity_source"), "device");
   json_decref(array);
   program_run_free(&run);
   /* Without a failure in the recording nobody asks, unless a size is given. */

@@ -44,12 +44,6 @@ static json_t *rows_in(const char *where, const char *name) {
   return rows;
 }
 
-static const char *word(const json_t *row, const char *key) {
-  const char *text = json_string_value(json_object_get(row, key));
-  ck_assert_msg(text != NULL, "%s is no word", key);
-  return text;
-}
-
 START_TEST(the_grid_has_76_workloads_that_can_be_generated) {
   char text[PAPER_WORKLOADS * (PAPER_LINE + 16)] = "policy native\n";
   for (size_t i = 0; i < PAPER_WORKLOADS; i++) {
@@ -66,7 +60,7 @@ START_TEST(the_grid_has_76_workloads_that_can_be_generated) {
   program_run_free(&run);
   json_t *rows = rows_in(where, "table2.json");
   ck_assert_uint_eq(json_array_size(rows), PAPER_WORKLOADS);
-  ck_assert_str_eq(word(json_array_get(rows, 0), "model"), "OPT-1.3B");
+  ck_assert_str_eq(json_text(json_array_get(rows, 0), "model"), "OPT-1.3B");
   json_decref(rows);
   free(where);
 }
@@ -82,9 +76,9 @@ START_TEST(a_figure_is_run_once_and_written_as_csv_and_json) {
   ck_assert_uint_eq(json_array_size(rows), 10);
   for (size_t i = 0; i < 10; i += 2) {
     const json_t *bfc = json_array_get(rows, i), *ours = json_array_get(rows, i + 1);
-    ck_assert_str_eq(word(bfc, "policy"), "bfc");
-    ck_assert_str_eq(word(ours, "policy"), "aliasheap");
-    ck_assert_str_eq(word(bfc, "panel"), "OPT-1.3B");
+    ck_assert_str_eq(json_text(bfc, "policy"), "bfc");
+    ck_assert_str_eq(json_text(ours, "policy"), "aliasheap");
+    ck_assert_str_eq(json_text(bfc, "panel"), "OPT-1.3B");
     ck_assert(json_number(bfc, "position") == (double)(i / 2));
     ck_assert(json_number(bfc, "utilization") <= json_number(ours, "utilization"));
     ck_assert(json_number(bfc, "paper_utilization") > 0.5);
@@ -171,7 +165,7 @@ START_TEST(measured_items_come_from_the_bench_results) {
   free(csv);
   json_t *rows = rows_in(where, "table1.json");
   ck_assert_uint_eq(json_array_size(rows), 2);
-  ck_assert_str_eq(word(json_array_get(rows, 0), "method"), "chunks");
+  ck_assert_str_eq(json_text(json_array_get(rows, 0), "method"), "chunks");
   ck_assert_double_eq(json_number(json_array_get(rows, 0), "p50_us"), 2.5);
   json_decref(rows);
   free(write_test_file("vmm.csv", "benchmark,method\n"));

@@ -13,12 +13,6 @@
 
 static uint64_t bytes_of(const json_t *object, const char *key) { return (uint64_t)json_number(object, key); }
 
-static const char *text_of(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  ck_assert_msg(text != NULL, "%s is no text", key);
-  return text;
-}
-
 /* The first object of a run's JSON; *array is to be released. */
 static const json_t *first_of(program_run *run, json_t **array) {
   *array = parse_output(run);
@@ -54,7 +48,7 @@ START_TEST(frees_count_when_completed_or_requested) {
                              "--laps", "3", path);
     json_t *array;
     const json_t *bfc = first_of(&run, &array);
-    ck_assert_str_eq(text_of(bfc, "frees"), cases[i].frees);
+    ck_assert_str_eq(json_text(bfc, "frees"), cases[i].frees);
     ck_assert_uint_eq(bytes_of(bfc, "reserved_peak_bytes"), cases[i].peak);
     ck_assert_uint_eq(bytes_of(bfc, "live_peak_bytes"), cases[i].peak);
     ck_assert_uint_eq(bytes_of(bfc, "events"), 3 * 6); /* allocations and frees, however they are counted */
@@ -142,7 +136,8 @@ START_TEST(a_threshold_costs_driver_time) {
     const json_t *object = first_of(&run, &array);
     us[i] = json_number(object, "driver_us");
     ck_assert_uint_eq(bytes_of(object, "reserved_peak_bytes"), 800 * MIB);
-    ck_assert_str_eq(text_of(object, "model_note"), "a model: placement of the driver's pool is not public");
+    ck_assert_str_eq(json_text(object, "model_note"),
+                     "a model: placement of the driver's pool is not public");
     json_decref(array);
   }
   ck_assert(us[0] > us[1] && us[1] > us[2]);
@@ -206,7 +201,7 @@ START_TEST(a_failure_says_who_refused) {
         REPLAY(EXIT_STATUS_OUT_OF_MEMORY, cases[i].option, cases[i].value, "--policy", "bfc,native", path);
     json_t *array;
     const json_t *failure = json_object_get(first_of(&run, &array), "first_failure");
-    ck_assert_str_eq(text_of(failure, "refused_by"), cases[i].refused_by);
+    ck_assert_str_eq(json_text(failure, "refused_by"), cases[i].refused_by);
     ck_assert_uint_eq(bytes_of(failure, "size_bytes"), 80 * MIB);
     /* The cache was emptied before the second attempt. */
     ck_assert_uint_eq(json_array_size(json_object_get(failure, "free_ranges")), 0);

@@ -37,12 +37,6 @@ static size_t count_of(const json_t *results, const char *part) {
   return json_array_size(json_object_get(results, part));
 }
 
-static const char *text_of(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  ck_assert_msg(text != NULL, "%s is no text", key);
-  return text;
-}
-
 /* A report of this content ends with a message that has these pieces, and nothing is written. */
 static void expect_refused(const char *name, const char *content, const char *piece) {
   char *input = write_test_file(name, content), *output = test_path("refused.html");
@@ -80,7 +74,7 @@ START_TEST(a_replay_becomes_a_page) {
   ck_assert_ptr_null(strstr(text, "<script src"));
   ck_assert_ptr_null(strstr(text, "<link"));
   json_t *results = results_of(text);
-  ck_assert_str_eq(text_of(results, "title"), "<Ours>");
+  ck_assert_str_eq(json_text(results, "title"), "<Ours>");
   ck_assert_uint_eq(count_of(results, "sources"), 4);
   ck_assert_uint_eq(count_of(results, "runs"), 2);
   ck_assert_uint_eq(count_of(results, "lines"), 2);
@@ -88,7 +82,7 @@ START_TEST(a_replay_becomes_a_page) {
   /* Those of the JSON and those of the CSV. */
   ck_assert_uint_eq(count_of(results, "iterations"), 4);
   const json_t *bfc = json_array_get(json_object_get(results, "runs"), 0);
-  ck_assert_str_eq(text_of(bfc, "trace"), "short.txt");
+  ck_assert_str_eq(json_text(bfc, "trace"), "short.txt");
   ck_assert(json_number(bfc, "live_peak_bytes") == 30000640);
   const json_t *costs = json_object_get(json_object_get(bfc, "driver_calls"), "cuMemAlloc");
   ck_assert_uint_eq(json_array_size(costs), 5);
@@ -117,13 +111,13 @@ START_TEST(a_replay_makes_its_page_itself) {
   program_run_free(&run);
   char *text = read_test_file(page);
   json_t *results = results_of(text);
-  ck_assert_str_eq(text_of(results, "title"), "2 traces");
+  ck_assert_str_eq(json_text(results, "title"), "2 traces");
   ck_assert_uint_eq(count_of(results, "sources"), 3);
   ck_assert_uint_eq(count_of(results, "runs"), 4);
   ck_assert_uint_eq(count_of(results, "lines"), 4);
   ck_assert_uint_eq(count_of(results, "maps"), 4);
   const json_t *map = json_array_get(json_object_get(results, "maps"), 0);
-  ck_assert_str_eq(text_of(map, "dump_at"), "peak");
+  ck_assert_str_eq(json_text(map, "dump_at"), "peak");
   json_decref(results);
   free(text);
   run = run_expecting(EXIT_STATUS_USAGE, "replay", "-q", input, "--report", input);
@@ -282,7 +276,7 @@ START_TEST(a_map_is_cut_into_cells) {
   json_t *results = report_of(path);
   const json_t *map = json_array_get(json_object_get(results, "maps"), 0);
   ck_assert(json_number(map, "cell_bytes") == 2097152);
-  const char *cells = text_of(map, "cells"), *covers = text_of(map, "covers");
+  const char *cells = json_text(map, "cells"), *covers = json_text(map, "covers");
   ck_assert_uint_eq(strlen(cells), 8192);
   /* All live; a byte that waits; free; 512 bytes live, of the other shade. */
   ck_assert_int_eq(cells[0], 'c');
@@ -295,7 +289,7 @@ START_TEST(a_map_is_cut_into_cells) {
   ck_assert_int_eq(covers[3], 'A');
   ck_assert_int_eq(json_integer_value(json_array_get(json_object_get(map, "starts"), 1)), 2);
   const json_t *largest = json_array_get(json_object_get(map, "regions"), 0);
-  ck_assert_str_eq(text_of(largest, "address"), "0xff");
+  ck_assert_str_eq(json_text(largest, "address"), "0xff");
   const json_t *sums = json_object_get(json_object_get(map, "blocks"), "sBlock");
   ck_assert_int_eq(json_integer_value(json_array_get(sums, 3)), 3);
   json_decref(results);
@@ -437,9 +431,9 @@ START_TEST(text_stays_text) {
   ck_assert_ptr_null(strstr(run.output, "alert(1)</script>"));
   ck_assert_ptr_null(strstr(run.output, "</SCRIPT>"));
   json_t *results = results_of(run.output);
-  ck_assert_str_eq(text_of(json_array_get(json_object_get(results, "runs"), 0), "trace"),
+  ck_assert_str_eq(json_text(json_array_get(json_object_get(results, "runs"), 0), "trace"),
                    "</script><script>alert(1)</script><!--");
-  ck_assert_str_eq(text_of(results, "title"), "</title>?");
+  ck_assert_str_eq(json_text(results, "title"), "</title>?");
   json_decref(results);
   program_run_free(&run);
   free(path);

@@ -362,7 +362,7 @@ START_TEST(says_what_does_not_go_together) {
       {{"stress", "--json", "-", "--csv", "-"}, "only one of the files can go to standard output"},
       {{"faults", "--random", "0"}, "there is nothing to run"},
       {{"faults", "--capacity", "2MiB"}, "at least 128MiB are needed"},
-      {{"faults", "--part", "3/2"}, "expected K/N, such as 1/10"},
+      {{"faults", "--part", "3/2"}, "--part=3/2: expected K/N with K from 1 to N"},
       {{"faults", "no/such/trace"}, "no/such/trace"},
       {{"faults", "edge", "--skip", "1000000"}, "has no events from --skip on"},
   };

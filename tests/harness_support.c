@@ -139,6 +139,12 @@ double json_number(const json_t *object, const char *key) {
   return json_number_value(value);
 }
 
+const char *json_text(const json_t *object, const char *key) {
+  const char *text = json_string_value(json_object_get(object, key));
+  ck_assert_msg(text != NULL, "%s is no text", key);
+  return text;
+}
+
 const char *run_script(const char *command) {
   enum { SKIPPED = 77 };
   static char output[16384];

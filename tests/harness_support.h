@@ -45,5 +45,7 @@ char *read_test_file(const char *path);
 json_t *parse_output(const program_run *run);
 /* A number of an object; fails the test when there is none. */
 double json_number(const json_t *object, const char *key);
+/* A text of an object; fails the test when there is none. */
+const char *json_text(const json_t *object, const char *key);
 
 #endif
