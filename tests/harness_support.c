@@ -25,9 +25,11 @@ static int remove_entry(const char *path, const struct stat *about, int kind, st
   return remove(path);
 }
 
+void remove_test_folder(const char *path) { nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS); }
+
 static void remove_folder(void) {
   /* The program under test is a child that ends with the same handlers. */
-  if (getpid() == folder_owner) nftw(folder_path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+  if (getpid() == folder_owner) remove_test_folder(folder_path);
 }
 
 /* The folder that holds this test's files, made at first need and removed at the end. */
@@ -46,6 +48,18 @@ char *test_path(const char *name) {
   ck_assert_ptr_nonnull(path);
   snprintf(path, size, "%s/%s", folder(), name);
   return path;
+}
+
+char *fresh_test_folder(const char *name) {
+  char *path = test_path(name);
+  remove_test_folder(path);
+  return path;
+}
+
+size_t count_lines(const char *text) {
+  size_t lines = 0;
+  for (; *text; text++) lines += *text == '\n';
+  return lines;
 }
 
 char *write_test_file(const char *name, const char *content) {

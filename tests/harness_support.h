@@ -38,6 +38,12 @@ const char *run_script(const char *command);
 char *write_test_file(const char *name, const char *content);
 /* The path of a file in the test's own folder, to be freed. */
 char *test_path(const char *name);
+/* The same of a folder that is not there: nothing of this name is left. */
+char *fresh_test_folder(const char *name);
+/* Removes a folder, where there is one, with all that is in it. */
+void remove_test_folder(const char *path);
+/* Ends of lines in a text. */
+size_t count_lines(const char *text);
 /* A file's content, to be freed. */
 char *read_test_file(const char *path);
 

@@ -1,14 +1,11 @@
-/* Sweeps: grid files, many processes, kills, failures, shards. */
+/* Sweeps: many processes, kills, failures, shards. */
 #define _GNU_SOURCE
 #include <dirent.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -17,7 +14,6 @@
 
 #include "harness/program.h"
 #include "harness/sweep.h"
-#include "harness/sweep_words.h"
 #include "harness/sweep_workers.h"
 #include "tests/harness_support.h"
 #include "tests/test_main.h"
@@ -37,33 +33,10 @@ enum { GRID_CELLS = 13 };
 
 /* ---- files ---- */
 
-static void remove_folder(const char *path) {
-  DIR *opened = opendir(path);
-  if (!opened) return;
-  for (struct dirent *entry = readdir(opened); entry; entry = readdir(opened)) {
-    if (entry->d_name[0] != '.') unlinkat(dirfd(opened), entry->d_name, 0);
-  }
-  closedir(opened);
-  rmdir(path);
-}
-
-/* A folder's path that nothing has yet, to be freed. */
-static char *fresh_folder(const char *name) {
-  char *path = test_path(name);
-  remove_folder(path);
-  return path;
-}
-
 static char *read_in(const char *folder, const char *name) {
   char *path = sweep_path(folder, name), *text = read_test_file(path);
   free(path);
   return text;
-}
-
-static size_t count_lines(const char *text) {
-  size_t lines = 0;
-  for (; *text; text++) lines += *text == '\n';
-  return lines;
 }
 
 /* Cells logged in all of a folder. */
@@ -96,125 +69,12 @@ static void sweep(int expected, const char *grid, const char *folder) {
   program_run_free(&run);
 }
 
-/* ---- grid files ---- */
-
-static const struct {
-  const char *text;
-  const char *words[6]; /* ended by NULL */
-} expansions[] = {
-    {"plain", {"plain"}},
-    {"a{b,c}d", {"abd", "acd"}},
-    {"{x,y}{1,2}", {"x1", "x2", "y1", "y2"}},
-    {"a{,b}", {"a", "ab"}},
-    {"p:{k=1,2{3,4}},m", {"p:k=1,m", "p:23,m", "p:24,m"}},
-    {"{one}", {"one"}},
-};
-
-START_TEST(braces_stand_for_all_combinations) {
-  sweep_words words = {0};
-  char message[128];
-  ck_assert_msg(sweep_words_expand(&words, expansions[_i].text, message, sizeof message), "%s", message);
-  size_t count = 0;
-  while (expansions[_i].words[count]) count++;
-  ck_assert_uint_eq(words.count, count);
-  for (size_t i = 0; i < count; i++) ck_assert_str_eq(words.items[i], expansions[_i].words[i]);
-  sweep_words_free(&words);
-}
-END_TEST
-
-static const struct {
-  const char *grid;
-  const char *said;
-} refusals[] = {
-    {"trace edge\npolicie bfc\n", "grid:2: no setting 'policie' (did you mean policy?)"},
-    {"trace\n", "grid:1: 'trace' has no value"},
-    {"policy bfc\n", "nothing to replay"},
-    {"", "nothing to replay"},
-    {"trace edge\nalso\n", "nothing to replay"},
-    {"trace edge\npolicy bfcc\n", "grid:2: there is no policy 'bfcc'"},
-    {"trace edge\npolicy gmlake:frag_limit=many\n", "grid:2: "},
-    {"trace edge\ncapacity lots\n", "grid:2: capacity 'lots': expected a size"},
-    {"trace edge\ncapacity 3MiB\n", "grid:1: the capacity of 3145728 bytes is no multiple"},
-    {"trace edge\ndevice h1000\n", "no device 'h1000'"},
-    {"trace edge\nlimit 2.5\n", "grid:2: limit '2.5': expected none, a size"},
-    {"trace edge\nlimit 1KiB\n", "a limit of 1024 bytes is less than"},
-    {"trace edge\nlaps 0\n", "grid:2: laps '0': expected a whole number from 1"},
-    {"trace edge\nfrees never\n", "grid:2: frees 'never': expected completed or requested"},
-    {"trace edge\ncheck maybe\n", "grid:2: check 'maybe': expected no or yes"},
-    {"trace edge\ntimeline 3\n", "grid:2: timeline '3'"},
-    {"generate finetune -m opt-1.4b\n", "grid:1: 'generate finetune -m opt-1.4b' makes no trace"},
-    {"generate finetune -m opt-1.4b\n", "did you mean opt-1.3b?"},
-    {"generate nothing\n", "grid:1: 'generate nothing' makes no trace"},
-    {"trace edge\npolicy {bfc\n", "grid:2: '{bfc': a '{' without its partner"},
-    {"trace \"edge\n", "grid:1: a closing '\"' is missing"},
-    {"trace nowhere\n", "grid:1: trace 'nowhere': No such file"},
-    {"trace tests/none*.xz\n", "grid:1: no trace matches 'tests/none*.xz'"},
-    {"trace workloads\n", "grid:1: trace 'workloads': no file that can be read again"},
-    {"trace edge\nlaps {1,2,3,4,5,6,7,8,9,10}\nevent-delay {1,2,3,4,5,6,7,8,9,10}{1,2,3,4,5,6,7,8,9,10}\n"
-     "timeline {16,17,18,19,20,21,22,23,24,25}{1,2,3,4,5,6,7,8,9,10}{1,2,3,4,5,6,7,8,9,10}\n",
-     "the grid has more than 1000000 cells"},
-};
-
-START_TEST(what_is_wrong_in_a_grid_is_said_with_its_line) {
-  char *grid = write_test_file("grid", refusals[_i].grid), *folder = fresh_folder("refused");
-  program_run run = run_expecting(EXIT_STATUS_USAGE, "sweep", grid, "-o", folder);
-  ck_assert_has(run.errors, refusals[_i].said);
-  ck_assert_int_ne(access(folder, F_OK), 0);
-  program_run_free(&run);
-  free(grid);
-  free(folder);
-}
-END_TEST
-
-/* Neither takes longer or more memory the longer it is. */
-START_TEST(a_grid_without_an_end_is_refused) {
-  program_run run = run_expecting(EXIT_STATUS_USAGE, "sweep", "/dev/zero");
-  ck_assert_has(run.errors, "/dev/zero:1: expected a line without NUL bytes");
-  program_run_free(&run);
-  enum { LENGTH = 1 << 20 };
-  char *line = malloc(LENGTH + 1);
-  ck_assert_ptr_nonnull(line);
-  memset(line, '{', LENGTH);
-  line[LENGTH] = '\0';
-  const struct {
-    size_t length;
-    const char *said;
-  } cases[] = {{LENGTH, "grid:1: expected a shorter line"}, {10000, "more than 64 groups of braces"}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    memset(line + cases[i].length / 2, '}', cases[i].length / 2);
-    line[cases[i].length] = '\0';
-    memcpy(line, "trace ", 6);
-    memcpy(line + 6, "{{{{{{", 6);
-    memset(line + cases[i].length - 6, ' ', 6);
-    char *grid = write_test_file("grid", line);
-    run = run_expecting(EXIT_STATUS_USAGE, "sweep", grid);
-    ck_assert_has(run.errors, cases[i].said);
-    program_run_free(&run);
-    free(grid);
-  }
-  free(line);
-}
-END_TEST
-
-START_TEST(a_cell_that_is_named_twice_is_run_once) {
-  sweep_grid *grid;
-  ck_assert_int_eq(
-      sweep_grid_parse("trace edge {edge,edge}\npolicy bfc\nalso\ntrace edge\npolicy bfc,native\n", "grid",
-                       &grid),
-      EXIT_STATUS_DONE);
-  ck_assert_uint_eq(sweep_grid_count(grid), 2);
-  ck_assert_str_eq(sweep_grid_cell(grid, 1)->policy, "native");
-  for (size_t i = 0; i < 2; i++) ck_assert_uint_eq(sweep_grid_find(grid, sweep_grid_cell(grid, i)->key), i);
-  ck_assert_uint_eq(sweep_grid_find(grid, "0"), SIZE_MAX);
-  sweep_grid_free(grid);
-}
-END_TEST
-
 /* ---- sweeps ---- */
 
 START_TEST(results_do_not_depend_on_how_cells_are_run) {
   char *grid = write_test_file("grid", GRID);
-  char *one = fresh_folder("one"), *two = fresh_folder("two"), *shards = fresh_folder("shards");
+  char *one = fresh_test_folder("one"), *two = fresh_test_folder("two"),
+       *shards = fresh_test_folder("shards");
   program_run run = run_expecting(EXIT_STATUS_DONE, "sweep", grid, "-o", one, "--jobs", "1");
   ck_assert_has(run.errors, "13 of 13 cells run, 0 failed");
   program_run_free(&run);
@@ -234,9 +94,9 @@ START_TEST(results_do_not_depend_on_how_cells_are_run) {
   char *csv = read_in(one, "results.csv");
   ck_assert_uint_eq(count_lines(csv), GRID_CELLS + 2);
   free(csv);
-  remove_folder(one);
-  remove_folder(two);
-  remove_folder(shards);
+  remove_test_folder(one);
+  remove_test_folder(two);
+  remove_test_folder(shards);
   free(one);
   free(two);
   free(shards);
@@ -247,7 +107,7 @@ END_TEST
 START_TEST(a_cell_is_what_replay_gives) {
   char *grid =
       write_test_file("grid", "trace edge\npolicy gmlake\ndevice a100\ncapacity 1GiB\ntimeline 20\n");
-  char *folder = fresh_folder("single");
+  char *folder = fresh_test_folder("single");
   sweep(EXIT_STATUS_DONE, grid, folder);
   char *text = read_in(folder, "results.json");
   json_t *cells = json_loads(text, 0, NULL), *cell = json_array_get(cells, 0);
@@ -267,7 +127,7 @@ START_TEST(a_cell_is_what_replay_gives) {
   json_decref(cells);
   program_run_free(&run);
   free(text);
-  remove_folder(folder);
+  remove_test_folder(folder);
   free(folder);
   free(grid);
 }
@@ -276,7 +136,7 @@ END_TEST
 START_TEST(traces_are_made_for_a_sweep) {
   char *grid = write_test_file(
       "grid", "generate finetune --model opt-1.3b -S {N,LR} -b 4 -i 2 # small\npolicy bfc native\n");
-  char *one = fresh_folder("one"), *two = fresh_folder("two"), *made = test_path("made.txt");
+  char *one = fresh_test_folder("one"), *two = fresh_test_folder("two"), *made = test_path("made.txt");
   program_run run = run_expecting(EXIT_STATUS_DONE, "sweep", grid, "-o", one, "--jobs", "1", "--quiet");
   program_run_free(&run);
   run = run_expecting(EXIT_STATUS_DONE, "sweep", grid, "-o", two, "--jobs", "4", "--quiet");
@@ -298,8 +158,8 @@ START_TEST(traces_are_made_for_a_sweep) {
   json_decref(cells);
   program_run_free(&run);
   free(text);
-  remove_folder(one);
-  remove_folder(two);
+  remove_test_folder(one);
+  remove_test_folder(two);
   free(made);
   free(one);
   free(two);
@@ -308,7 +168,8 @@ START_TEST(traces_are_made_for_a_sweep) {
 END_TEST
 
 START_TEST(a_grid_that_grows_runs_what_is_new) {
-  char *folder = fresh_folder("grown"), *grid = write_test_file("grid", "trace edge\npolicy bfc native\n");
+  char *folder = fresh_test_folder("grown"),
+       *grid = write_test_file("grid", "trace edge\npolicy bfc native\n");
   sweep(EXIT_STATUS_DONE, grid, folder);
   ck_assert_uint_eq(count_logged(folder), 2);
   free(grid);
@@ -325,7 +186,7 @@ START_TEST(a_grid_that_grows_runs_what_is_new) {
   run = run_expecting(EXIT_STATUS_DONE, "sweep", grid, "-o", folder, "--status");
   ck_assert_has(run.output, "3 cells: 3 done, 0 failed, 0 not run");
   program_run_free(&run);
-  remove_folder(folder);
+  remove_test_folder(folder);
   free(folder);
   free(grid);
 }
@@ -370,7 +231,7 @@ START_TEST(a_kill_loses_nothing_and_runs_nothing_twice) {
   char *grid = write_test_file("grid",
                                "trace edge sawtooth_seq\npolicy bfc gmlake aliasheap tfbfc\n"
                                "laps {1,2,3}\n");
-  char *whole = fresh_folder("whole"), *killed = fresh_folder("killed");
+  char *whole = fresh_test_folder("whole"), *killed = fresh_test_folder("killed");
   sweep(EXIT_STATUS_DONE, grid, whole);
   for (size_t cells = 1; cells < 24; cells += 9) {
     pid_t process = start_sweep(grid, killed);
@@ -382,8 +243,8 @@ START_TEST(a_kill_loses_nothing_and_runs_nothing_twice) {
   assert_same_results(whole, killed);
   ck_assert_uint_eq(count_logged(killed), 24);
   assert_no_key_twice(killed);
-  remove_folder(whole);
-  remove_folder(killed);
+  remove_test_folder(whole);
+  remove_test_folder(killed);
   free(whole);
   free(killed);
   free(grid);
@@ -391,7 +252,8 @@ START_TEST(a_kill_loses_nothing_and_runs_nothing_twice) {
 END_TEST
 
 START_TEST(half_a_line_does_not_count) {
-  char *grid = write_test_file("grid", GRID), *whole = fresh_folder("whole"), *torn = fresh_folder("torn");
+  char *grid = write_test_file("grid", GRID), *whole = fresh_test_folder("whole"),
+       *torn = fresh_test_folder("torn");
   sweep(EXIT_STATUS_DONE, grid, whole);
   sweep(EXIT_STATUS_DONE, grid, torn);
   char *log = sweep_path(torn, "cells.jsonl");
@@ -404,8 +266,8 @@ START_TEST(half_a_line_does_not_count) {
   sweep(EXIT_STATUS_DONE, grid, torn);
   assert_same_results(whole, torn);
   assert_no_key_twice(torn);
-  remove_folder(whole);
-  remove_folder(torn);
+  remove_test_folder(whole);
+  remove_test_folder(torn);
   free(log);
   free(whole);
   free(torn);
@@ -414,7 +276,7 @@ START_TEST(half_a_line_does_not_count) {
 END_TEST
 
 START_TEST(a_log_may_hold_anything) {
-  char *grid = write_test_file("grid", "trace edge\npolicy null\n"), *folder = fresh_folder("anything");
+  char *grid = write_test_file("grid", "trace edge\npolicy null\n"), *folder = fresh_test_folder("anything");
   sweep(EXIT_STATUS_DONE, grid, folder);
   char *log = sweep_path(folder, "cells.jsonl"), *line = read_test_file(log);
   json_t *object = json_loads(line, JSON_DISABLE_EOF_CHECK, NULL);
@@ -434,7 +296,7 @@ START_TEST(a_log_may_hold_anything) {
   char *csv = sweep_path(folder, "results.csv"), *table = read_test_file(csv);
   ck_assert_has(table, ",9223372036854775807,");
   json_decref(object);
-  remove_folder(folder);
+  remove_test_folder(folder);
   free(line);
   free(table);
   free(csv);
@@ -445,7 +307,7 @@ START_TEST(a_log_may_hold_anything) {
 END_TEST
 
 START_TEST(two_sweeps_of_one_folder_are_refused) {
-  char *grid = write_test_file("grid", GRID), *folder = fresh_folder("busy");
+  char *grid = write_test_file("grid", GRID), *folder = fresh_test_folder("busy");
   sweep_log *log;
   ck_assert_int_eq(sweep_log_open(folder, (sweep_shard){0}, false, &log), EXIT_STATUS_DONE);
   program_run run = run_expecting(EXIT_STATUS_USAGE, "sweep", grid, "-o", folder);
@@ -464,7 +326,7 @@ START_TEST(two_sweeps_of_one_folder_are_refused) {
   program_run_free(&run);
   sweep(EXIT_STATUS_DONE, grid, folder);
   ck_assert_uint_eq(count_logged(folder), GRID_CELLS);
-  remove_folder(folder);
+  remove_test_folder(folder);
   free(folder);
   free(grid);
 }
@@ -473,7 +335,8 @@ END_TEST
 /* ---- failures ---- */
 
 START_TEST(a_cell_that_fails_stops_no_other) {
-  char *bad = write_test_file("bad.txt", "a 1 100 0\nf 2\n"), *folder = fresh_folder("failing"), *grid, *text;
+  char *bad = write_test_file("bad.txt", "a 1 100 0\nf 2\n"), *folder = fresh_test_folder("failing"), *grid,
+       *text;
   ck_assert_int_ge(asprintf(&text, "trace %s edge\npolicy bfc native\n", bad), 0);
   grid = write_test_file("grid", text);
   program_run run = run_expecting(EXIT_STATUS_CHECK_FAILED, "sweep", grid, "-o", folder);
@@ -494,7 +357,7 @@ START_TEST(a_cell_that_fails_stops_no_other) {
   free(write_test_file("bad.txt", "a 1 100 0\nf 1\n"));
   sweep(EXIT_STATUS_DONE, grid, folder);
   ck_assert_uint_eq(count_logged(folder), 8);
-  remove_folder(folder);
+  remove_test_folder(folder);
   free(folder);
   free(grid);
   free(text);
@@ -547,7 +410,8 @@ START_TEST(a_process_that_dies_fails_its_cell_alone) {
 END_TEST
 
 START_TEST(a_disk_that_is_full_stops_the_sweep_between_cells) {
-  char *grid = write_test_file("grid", GRID), *whole = fresh_folder("whole"), *full = fresh_folder("full");
+  char *grid = write_test_file("grid", GRID), *whole = fresh_test_folder("whole"),
+       *full = fresh_test_folder("full");
   sweep(EXIT_STATUS_DONE, grid, whole);
   struct rlimit before, small;
   ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -566,8 +430,8 @@ START_TEST(a_disk_that_is_full_stops_the_sweep_between_cells) {
   sweep(EXIT_STATUS_DONE, grid, full);
   assert_same_results(whole, full);
   ck_assert_uint_eq(count_logged(full), GRID_CELLS);
-  remove_folder(whole);
-  remove_folder(full);
+  remove_test_folder(whole);
+  remove_test_folder(full);
   free(whole);
   free(full);
   free(grid);
@@ -604,11 +468,7 @@ END_TEST
 
 static Suite *sweep_suite(void) {
   Suite *suite = suite_create("sweep");
-  TCase *cases = tcase_create("grids");
-  tcase_add_loop_test(cases, braces_stand_for_all_combinations, 0, COUNT(expansions));
-  tcase_add_loop_test(cases, what_is_wrong_in_a_grid_is_said_with_its_line, 0, COUNT(refusals));
-  tcase_add_test(cases, a_grid_without_an_end_is_refused);
-  tcase_add_test(cases, a_cell_that_is_named_twice_is_run_once);
+  TCase *cases = tcase_create("usage");
   tcase_add_loop_test(cases, wrong_usage_is_refused, 0, COUNT(usages));
   suite_add_tcase(suite, cases);
   cases = tcase_create("sweeps");
