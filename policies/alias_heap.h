@@ -125,6 +125,8 @@ bool alias_window_free_end(const alias_heap *heap, const alias_window *window, u
 
 /* Has the job freed next to nothing yet? */
 bool alias_starting_up(const alias_heap *heap);
+/* Has the live peak stood long enough to be taken for the job's? */
+bool alias_settled(const alias_heap *heap);
 /* Is a request that finds no hole to be stitched rather than let the main range grow by need? */
 bool alias_stitches(const alias_heap *heap, uint64_t size, uint64_t need);
 /* The least by which to grow. */

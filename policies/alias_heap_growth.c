@@ -8,8 +8,7 @@ static uint64_t reserved(const alias_heap *self) { return self->base.heap.statis
 
 bool alias_starting_up(const alias_heap *self) { return self->total_freed < self->total_allocated / 100; }
 
-/* Has the live peak stood long enough to be taken for the job's? */
-static bool settled(const alias_heap *self) {
+bool alias_settled(const alias_heap *self) {
   return self->settings.settled > 0 && (double)(self->total_allocated - self->allocated_at_peak) >
                                            self->settings.settled * (double)self->live_peak;
 }
@@ -38,7 +37,7 @@ bool alias_stitches(const alias_heap *self, uint64_t size, uint64_t need) {
   double share = job_share(self);
   return (double)size >= share * (double)self->settings.huge ||
          (size >= self->settings.medium && wasteful(self, size, need, share)) ||
-         (size >= self->base.heap.granularity && settled(self));
+         (size >= self->base.heap.granularity && alias_settled(self));
 }
 
 /* ---- how much ---- */
@@ -57,7 +56,7 @@ uint64_t alias_growth_quantum(const alias_heap *self, bool start_up) {
   uint64_t amount = reserved(self) / (start_up ? 16 : 64);
   uint64_t most = start_up ? self->settings.handle_start : edge_handle(self);
   if (amount > most) amount = most;
-  if (amount < unit || settled(self)) amount = unit;
+  if (amount < unit || alias_settled(self)) amount = unit;
   return amount / unit * unit;
 }
 

@@ -66,7 +66,8 @@ static const policy_option options[] = {
     {"near_least", POLICY_OPTION_SIZE, "4MiB", 0, 0, NULL, "bytes", "or shorter than this"},
     {"near_limit", POLICY_OPTION_SIZE, "16MiB", 0, 0, NULL, "bytes", "the largest request near is for"},
     {"settled", POLICY_OPTION_REAL, "8", 0, 1e9, NULL, "live peaks",
-     "after so many bytes without a new live peak everything is stitched rather than grown for; 0: never"},
+     "after so many bytes without a new live peak everything is stitched rather than grown for, and keep and "
+     "near look at the main range alone; 0: never"},
     {"pieces", POLICY_OPTION_CHOICE, "coarsest", 0, 0, "coarsest|longest", "",
      "which free handles are stitched first: coarsest: large ones, which cost fewer mappings; longest: those "
      "in "
@@ -79,7 +80,7 @@ static const policy_option options[] = {
      "most windows to keep mapped; each takes a device's size of VA"},
     {"waste_high", POLICY_OPTION_REAL, "1.15", 1, 1e6, NULL, "reserved to live peak",
      "medium requests are stitched rather than let reserved memory grow beyond this"},
-    {"waste_live", POLICY_OPTION_REAL, "0.97", 0, 1, NULL, "share of the live peak",
+    {"waste_live", POLICY_OPTION_REAL, "0.95", 0, 1, NULL, "share of the live peak",
      "below this much live memory waste_low takes the place of waste_high"},
     {"waste_low", POLICY_OPTION_REAL, "1.03", 1, 1e6, NULL, "reserved to live peak", "see waste_live"},
     {"edges", POLICY_OPTION_BOOLEAN, "true", 0, 0, NULL, "",
@@ -259,19 +260,25 @@ static vmm_status give_window(alias_heap *self, alias_place *place, uint64_t req
   return status;
 }
 
+/* The lowest hole that fits and is shorter than a bound, but once the job is known none at home in a window:
+ * what a stitch was short of last time is free there, and has to be when the iteration comes to it again. */
+static pool_hole *lowest_below(const alias_heap *self, uint64_t size, uint64_t bound) {
+  enum { TRIES = 64 };
+  pool_hole *hole = pool_holes_first_below(&self->holes, size, bound, TRIES);
+  bool in_window = hole && hole->begin - self->main->address >= self->main->size;
+  return in_window && alias_settled(self) ? NULL : hole;
+}
+
 /* The lowest hole that fits, but small requests rather take holes not much longer than they are, and
  * long holes are left to large ones: a hole that is cut cannot serve them without a stitch. */
 static pool_hole *lowest_fit(const alias_heap *self, uint64_t size) {
-  enum { TRIES = 64 };
   const alias_settings *settings = &self->settings;
   pool_hole *hole = NULL;
   if (settings->near > 0 && size <= settings->near_limit) {
     uint64_t bound = (uint64_t)(settings->near * (double)size);
-    if (bound < settings->near_least) bound = settings->near_least;
-    hole = pool_holes_first_below(&self->holes, size, bound, TRIES);
+    hole = lowest_below(self, size, bound > settings->near_least ? bound : settings->near_least);
   }
-  if (!hole && size < settings->keep)
-    hole = pool_holes_first_below(&self->holes, size, settings->keep, TRIES);
+  if (!hole && size < settings->keep) hole = lowest_below(self, size, settings->keep);
   return hole ? hole : pool_holes_first(&self->holes, size);
 }
 
