@@ -64,7 +64,7 @@ static const char documentation[] =
     "docs/reliability.md explains the columns.\n"
     "Exit status: 0 done; 1 a check failed; 2 bad usage or input.";
 
-enum { EVENTS = 300, RANDOM_STEPS = 200, RANDOM_LIMIT = 1000, CAPACITY_GIB = 16, LEAST_CAPACITY = 128 << 20 };
+enum { EVENTS = 300, RANDOM_STEPS = 200, RANDOM_LIMIT = 1000, CAPACITY_GIB = 16, LEAST_CAPACITY = 64 << 20 };
 
 static error_t parse_option(int key, char *argument, struct argp_state *state) {
   faults_options *options = state->input;
@@ -273,7 +273,7 @@ static exit_status run(const faults_options *options) {
   exit_status status = device_model_load(&options->device, &work.model, message, sizeof message);
   if (status == EXIT_STATUS_DONE && work.model.total < LEAST_CAPACITY) {
     status = EXIT_STATUS_USAGE;
-    snprintf(message, sizeof message, "--capacity: at least 128MiB are needed");
+    snprintf(message, sizeof message, "--capacity: at least 64MiB are needed");
   }
   if (status == EXIT_STATUS_DONE && programs == 0) {
     status = EXIT_STATUS_USAGE;

@@ -120,6 +120,7 @@ static bool run_all(faults *self) {
   }
   const stress_result clean = report->result;
   self->run.retries = retries;
+  self->run.last_held = clean.last_held;
   report->steps = self->trial.count - PREFIX;
   report->stage_count = clean.operation_count;
   for (unsigned i = 0; i < clean.operation_count; i++)
@@ -142,6 +143,13 @@ static bool run_all(faults *self) {
   return report->message[0] == '\0';
 }
 
+/* What must be served in the end: 64 MiB, but of a small device half. */
+static uint64_t last_request(const fault_settings *settings) {
+  const uint64_t usual = UINT64_C(64) << 20, total = settings->model->total;
+  const uint64_t most = settings->limit < total ? settings->limit : total;
+  return usual < most / 2 ? usual : most / 2;
+}
+
 bool stress_faults(const fault_settings *settings, const stress_program *program, progress *shown,
                    fault_report *report) {
   *report = (fault_report){0};
@@ -151,7 +159,7 @@ bool stress_faults(const fault_settings *settings, const stress_program *program
                  .run = {.model = settings->model,
                          .spec = settings->spec,
                          .limit = settings->limit,
-                         .last_request = UINT64_C(64) << 20,
+                         .last_request = last_request(settings),
                          .retries = settings->pairs ? 3 : 2}};
   bool done = prepare(&self, program);
   if (!done) snprintf(report->message, sizeof report->message, "no memory for the program");

@@ -30,6 +30,10 @@ typedef struct stress_settings {
   bool slow_kernels;
   unsigned retries; /* so often what failed is tried again, and must then succeed; 0: it may stay undone */
   uint64_t last_request; /* bytes that must be served when all is free again */
+  /* What a run without failures held to serve it; 0: none was made. A failure may cost memory: the driver
+   * does not take it back, or blocks lie in other places. Where the device or the limit has no room for a
+   * request and this much, it may be told so. */
+  uint64_t last_held;
   uint64_t end_ns; /* of progress_clock_ns: programs stop there, and all is freed and checked; 0: never */
   uint64_t steps_before; /* of earlier runs, for progress */
 } stress_settings;
@@ -59,6 +63,7 @@ typedef struct stress_result {
   stress_counts counts;
   stress_memory_counts memory;
   pool_statistics statistics; /* before everything was given back */
+  uint64_t last_held;         /* to serve the last request */
   uint64_t driver_calls, driver_ns, host_ns;
   uint64_t calls[VMM_CALL_COUNT];                    /* of the programs' steps, by kind */
   stress_operation operations[POOL_OPERATION_LIMIT]; /* of the programs' steps */

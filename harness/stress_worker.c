@@ -155,6 +155,22 @@ static bool check_refused(stress_worker *self, const char *what, const holdings 
   return !self->armed || stress_worker_check(self);
 }
 
+uint64_t stress_room(const stress_session *session) {
+  const pool_heap *heap = &session->subject->heap;
+  const uint64_t total = session->gpu.model->total, held = heap->statistics.reserved_bytes.current;
+  const uint64_t most = heap->limit < total ? heap->limit : total;
+  return held < most ? most - held : 0;
+}
+
+/* Is there so little room, when everything unused has gone back, that it depends on where blocks lie whether
+ * a request can be served? */
+static bool has_little_room(stress_worker *self, uint64_t size) {
+  const uint64_t last_held = self->session->settings->last_held;
+  if (last_held == 0 || shared_policy_trim(self->session->shared) != VMM_SUCCESS) return false;
+  const uint64_t room = stress_room(self->session);
+  return room < last_held || room - last_held < size;
+}
+
 /* What is tried again after a failure: number is of the attempt, from 0. */
 static bool tries_again(stress_worker *self, const char *what, unsigned number, bool *sound) {
   const unsigned retries = self->session->settings->retries;
@@ -277,6 +293,7 @@ static bool step_alloc(stress_worker *self, const stress_step *step) {
     if (address != 0) return stress_worker_fail(self, "a request failed and gave an address");
     run_job(self, JOB_FORGIVE, NULL, NULL);
     if (!check_refused(self, "a request", &before, status)) return false;
+    if (attempt > 0 && status == VMM_OUT_OF_MEMORY && has_little_room(self, step->size)) return true;
     if (!tries_again(self, "a request", attempt, &sound)) return sound;
   }
   if (step->size == 0) return address == 0 || stress_worker_fail(self, "no bytes have an address");

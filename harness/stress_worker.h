@@ -64,6 +64,8 @@ void stress_worker_run(stress_worker *self);
 void stress_worker_free_all(stress_worker *self);
 /* Verifies and frees a block that came from another thread. */
 bool stress_worker_free_foreign(stress_worker *self, stress_block *block);
+/* Bytes of the device and the limit that the policy does not hold. */
+uint64_t stress_room(const stress_session *session);
 /* Walks all invariants. */
 bool stress_worker_check(stress_worker *self);
 /* Says what was found, once. Returns false. */
