@@ -117,6 +117,27 @@ START_TEST(leaves_long_holes) {
 }
 END_TEST
 
+/* A stitch takes the hole of 8 MiB and 4 new ones. A later request of 2 MiB has those, the nearer ones in
+ * length, until the live peak has stood for half of itself: from then on they are left to the stitch. */
+START_TEST(leaves_what_a_stitch_was_short_of) {
+  policies_fixture fixture =
+      open_policy("aliasheap:huge=12MiB,small_job=0,medium=1GiB,keep=0,near_least=0,settled=0.5," EVEN, 0);
+  vmm_address first = policies_alloc(&fixture, 8 * MIB, 0);
+  policies_alloc(&fixture, 4 * MIB, 0);
+  policies_free(&fixture, first);
+  vmm_address stitched = policies_alloc(&fixture, 12 * MIB, 0);
+  ck_assert_uint_eq(policies_counter(&fixture, "stitches_count"), 1);
+  policies_free(&fixture, stitched);
+  for (int i = 0; i < 8; i++) {
+    vmm_address small = policies_alloc(&fixture, 2 * MIB, 0);
+    ck_assert_uint_eq(small, i < 5 ? stitched + 8 * MIB : first);
+    policies_free(&fixture, small);
+  }
+  policies_fixture_check(&fixture, "settled");
+  policies_fixture_close(&fixture);
+}
+END_TEST
+
 /* Under a limit that the live memory nearly fills, everything is stitched before anything fails, and the host
  * waits for nothing. */
 START_TEST(stitches_before_it_fails) {
@@ -284,12 +305,12 @@ START_TEST(does_not_depend_on_timing) {
 }
 END_TEST
 
-/* Ten laps: after the third a recording's memory grows by less than a thousandth. */
+/* Ten laps: after the third no recording's memory grows. */
 START_TEST(settles) {
   policies_trace traces[TRACES];
   size_t count = policies_traces(traces, TRACES);
   for (size_t i = 0; i < count; i++) {
-    if (!traces[i].bundled || !traces[i].recording) continue;
+    if (!traces[i].recording) continue;
     trace_events events;
     policies_trace_load(&traces[i], &events);
     policies_fixture fixture;
@@ -304,9 +325,8 @@ START_TEST(settles) {
       if (lap == SETTLED) settled = reserved;
     }
     policies_fixture_check(&fixture, traces[i].name);
-    ck_assert_msg(reserved - settled <= settled / 1000,
-                  "%s: %" PRIu64 " MiB after lap 3, %" PRIu64 " at the end", traces[i].name, settled / MIB,
-                  reserved / MIB);
+    ck_assert_msg(reserved == settled, "%s: %" PRIu64 " MiB after lap 3, %" PRIu64 " at the end",
+                  traces[i].name, settled / MIB, reserved / MIB);
     policies_replay_close(&replay);
     policies_fixture_close(&fixture);
     trace_events_free(&events);
@@ -339,6 +359,7 @@ static Suite *aliasheap_suite(void) {
   tcase_add_test(by_hand, stitches_free_handles);
   tcase_add_test(by_hand, does_with_few_windows);
   tcase_add_test(by_hand, leaves_long_holes);
+  tcase_add_test(by_hand, leaves_what_a_stitch_was_short_of);
   tcase_add_test(by_hand, stitches_before_it_fails);
   tcase_add_test(by_hand, splits_near_the_limit);
   tcase_add_test(by_hand, splits_nothing_in_use);
