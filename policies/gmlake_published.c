@@ -263,6 +263,7 @@ vmm_status gmlake_published_create(const policy_configuration *configuration,
   self->settings = *settings;
   RB_INIT(&self->blocks);
   RB_INIT(&self->stitched);
+  RB_INIT(&self->may_be_free);
   *created = &self->base.base;
   return VMM_SUCCESS;
 }

@@ -9,10 +9,13 @@
 
 #include "policies/gmlake.h"
 
+typedef struct published_stitched published_stitched;
+
 typedef struct published_block published_block;
 struct published_block {
   pool_block base; /* backing is the range */
   RB_ENTRY(published_block) by_address;
+  published_stitched *watchers; /* sBlocks that cannot serve before this active pBlock is free */
 };
 
 /* Addresses at home, whole chunks. */
@@ -20,13 +23,14 @@ typedef struct published_extent {
   vmm_address begin, end;
 } published_extent;
 
-typedef struct published_stitched published_stitched;
 struct published_stitched {
   pool_block base; /* backing is the range */
   RB_ENTRY(published_stitched) by_size;
-  published_stitched *older, *newer; /* by the time they were freed or made */
-  vmm_address guess;                 /* at home, what was found active last; 0: nothing */
-  uint64_t freed_at;                 /* point of its stream */
+  RB_ENTRY(published_stitched) by_size_free; /* while it watches none */
+  published_stitched *older, *newer;         /* by the time they were freed or made */
+  published_block *watched;                  /* found active the last time; NULL: all may be free */
+  published_stitched *watch_next, *watch_previous;
+  uint64_t freed_at; /* point of its stream */
   bool held;
   uint32_t extent_count;
   published_extent extents[]; /* in the order of its addresses */
@@ -34,6 +38,7 @@ struct published_stitched {
 
 RB_HEAD(published_address_tree, published_block);
 RB_HEAD(published_size_tree, published_stitched);
+RB_HEAD(published_free_tree, published_stitched);
 
 typedef struct published {
   gmlake_policy_base base;
@@ -41,6 +46,7 @@ typedef struct published {
   pool_free_set free;
   struct published_address_tree blocks; /* all pBlocks */
   struct published_size_tree stitched;
+  struct published_free_tree may_be_free; /* of these, those that watch no pBlock */
   published_stitched *oldest, *newest;
   uint64_t stitched_count, stitched_bytes;
   uint64_t pblock_bytes;
@@ -80,12 +86,16 @@ void published_forget_blocks(published *self);
 /* Maps the free pBlocks from the largest down, together size bytes: one idle sBlock. OUT_OF_MEMORY if there
  * are fewer than two, or not enough. */
 vmm_status published_stitch(published *self, uint64_t size, vmm_stream stream, published_stitched **made);
-/* The smallest idle sBlock from size up to limit bytes of which all memory is free. NULL if there is none. */
+/* The smallest idle sBlock from size up to limit bytes of which all memory is free. NULL if there is none.
+ * O(log n) and, for each that is found in use, O(its pBlocks); such a one is not looked at again before the
+ * pBlock that was in use is free. */
 published_stitched *published_find_stitched(published *self, vmm_stream stream, uint64_t size,
                                             uint64_t limit);
 /* Gives out its first size bytes. */
 vmm_status published_give_stitched(published *self, published_stitched *stitched, uint64_t size,
                                    uint64_t requested, vmm_address *address);
+/* Those that watch a pBlock may be free. O(log n) for each. */
+void published_wake_watchers(published *self, published_block *block);
 /* The caller's size bytes of it are free for reuse. */
 void published_take_back_stitched(published *self, published_stitched *stitched, uint64_t size);
 /* Drops idle sBlocks, least recently freed first, as long as the host has seen their work done; waits if

@@ -133,6 +133,7 @@ static void absorb_next(published *self, published_block *block) {
 static bool is_free(const pool_block *block) { return block && block->state == POOL_BLOCK_FREE; }
 
 void published_release(published *self, published_block *block) {
+  published_wake_watchers(self, block);
   if (is_free(block->base.next)) {
     pool_free_set_remove(&self->free, block->base.next);
     absorb_next(self, block);

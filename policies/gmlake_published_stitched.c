@@ -13,6 +13,8 @@ static inline int compare(const published_stitched *a, const published_stitched 
 
 RB_PROTOTYPE(published_size_tree, published_stitched, by_size, compare)
 RB_GENERATE(published_size_tree, published_stitched, by_size, compare)
+RB_PROTOTYPE(published_free_tree, published_stitched, by_size_free, compare)
+RB_GENERATE(published_free_tree, published_stitched, by_size_free, compare)
 
 /* ---- the list by age ---- */
 
@@ -103,6 +105,7 @@ vmm_status published_stitch(published *self, uint64_t size, vmm_stream stream, p
     return status;
   }
   RB_INSERT(published_size_tree, &self->stitched, stitched);
+  RB_INSERT(published_free_tree, &self->may_be_free, stitched);
   list_append(self, stitched);
   self->stitched_count++;
   self->stitched_bytes += size;
@@ -112,30 +115,51 @@ vmm_status published_stitch(published *self, uint64_t size, vmm_stream stream, p
 
 /* ---- giving out ---- */
 
-/* Is all of its memory free? */
-static bool is_free(published *self, published_stitched *stitched) {
-  if (stitched->guess != 0 && published_block_at(self, stitched->guess)->base.state != POOL_BLOCK_FREE)
-    return false;
+/* A pBlock of it that is active; NULL: all of its memory is free. */
+static published_block *active_block(published *self, const published_stitched *stitched) {
   for (uint32_t i = 0; i < stitched->extent_count; i++) {
     const published_extent *extent = &stitched->extents[i];
-    const pool_block *block = &published_block_at(self, extent->begin)->base;
+    pool_block *block = &published_block_at(self, extent->begin)->base;
     for (; block && block->address < extent->end; block = block->next) {
-      if (block->state == POOL_BLOCK_FREE) continue;
-      stitched->guess = block->address;
-      return false;
+      if (block->state != POOL_BLOCK_FREE) return (published_block *)block;
     }
   }
-  stitched->guess = 0;
-  return true;
+  return NULL;
+}
+
+static void watch(published *self, published_stitched *stitched, published_block *block) {
+  RB_REMOVE(published_free_tree, &self->may_be_free, stitched);
+  stitched->watched = block;
+  stitched->watch_previous = NULL;
+  stitched->watch_next = block->watchers;
+  if (block->watchers) block->watchers->watch_previous = stitched;
+  block->watchers = stitched;
+}
+
+static void watch_no_more(published *self, published_stitched *stitched) {
+  if (stitched->watch_previous)
+    stitched->watch_previous->watch_next = stitched->watch_next;
+  else
+    stitched->watched->watchers = stitched->watch_next;
+  if (stitched->watch_next) stitched->watch_next->watch_previous = stitched->watch_previous;
+  stitched->watched = NULL;
+  RB_INSERT(published_free_tree, &self->may_be_free, stitched);
+}
+
+void published_wake_watchers(published *self, published_block *block) {
+  while (block->watchers) watch_no_more(self, block->watchers);
 }
 
 published_stitched *published_find_stitched(published *self, vmm_stream stream, uint64_t size,
                                             uint64_t limit) {
-  published_stitched key = {.base = {.stream = stream, .size = size}};
-  for (published_stitched *stitched = RB_NFIND(published_size_tree, &self->stitched, &key);
-       stitched && stitched->base.stream == stream && stitched->base.size <= limit;
-       stitched = RB_NEXT(published_size_tree, &self->stitched, stitched)) {
-    if (!stitched->held && is_free(self, stitched)) return stitched;
+  published_stitched key = {.base = {.stream = stream, .size = size}}, *next;
+  for (published_stitched *stitched = RB_NFIND(published_free_tree, &self->may_be_free, &key);
+       stitched && stitched->base.stream == stream && stitched->base.size <= limit; stitched = next) {
+    /* One that is given out has an active pBlock. */
+    published_block *active = active_block(self, stitched);
+    if (!active) return stitched;
+    next = RB_NEXT(published_free_tree, &self->may_be_free, stitched);
+    watch(self, stitched, active);
   }
   return NULL;
 }
@@ -194,6 +218,8 @@ static vmm_status drop(published *self, published_stitched *stitched) {
   if (status != VMM_SUCCESS) return status;
   /* A VA that cannot be freed stays with the heap. */
   pool_range_free(heap, range);
+  if (stitched->watched) watch_no_more(self, stitched);
+  RB_REMOVE(published_free_tree, &self->may_be_free, stitched);
   RB_REMOVE(published_size_tree, &self->stitched, stitched);
   list_remove(self, stitched);
   self->stitched_count--;
@@ -236,7 +262,10 @@ void published_forget_stitched(published *self) {
 
 /* ---- check ---- */
 
-static bool stitched_is_sound(published *self, const published_stitched *stitched) {
+static bool stitched_is_sound(published *self, published_stitched *stitched) {
+  if (stitched->watched ? stitched->watched->base.state == POOL_BLOCK_FREE
+                        : RB_FIND(published_free_tree, &self->may_be_free, stitched) != stitched)
+    return false;
   const pool_range *range = stitched->base.backing;
   vmm_address at = stitched->base.address;
   for (uint32_t i = 0; i < stitched->extent_count; i++) {
