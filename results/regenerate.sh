@@ -8,6 +8,8 @@
 # LAKEBED_RESULTS  the folder that is written; default: results/h200
 # LAKEBED_OPTIONS  options for every measurement, such as "--driver sim" to try the script without a GPU
 # LAKEBED_TRACES   a folder with recordings to replay; default: workloads/bundled
+# LAKEBED_BENCH    a folder with the built benchmarks of tests/bench; default: bazel run -c opt builds them
+# LAKEBED_MINIMALLOC  a folder with minimalloc's cases; default: ../shared/public beside the project
 # shellcheck disable=SC2317 # sections are called by their names
 set -uo pipefail
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
@@ -39,17 +41,49 @@ recordings() {
   find "$(realpath -- "${LAKEBED_TRACES:-$here/../workloads/bundled}")" -name '*.xz' | sort
 }
 
-# Every policy over every recording. replay_into FOLDER NAME OPTION...
+# What every file begins with: header COMMAND DEVICE DRIVER SECTION
+header() {
+  printf '# program: %s, %s\n# device: %s\n# driver: %s\n' "$("$lakebed" --version)" "$1" "$2" "$3"
+  printf '# date: %s\n# command: results/regenerate.sh %s\n' "$(date -u +%FT%TZ)" "$4"
+}
+
+# Without host timing a replay leaves out when and how it was made, so that the same replay gives the same bytes; a file
+# says it: dated FILE SECTION
+dated() {
+  local lines
+  grep -q '^# command: ' -- "$1" && return
+  lines=$(grep -c '^#' -- "$1")
+  sed -i "${lines}a # date: $(date -u +%FT%TZ)\n# command: results/regenerate.sh $2" -- "$1"
+}
+
+# Replays of all recordings whose names match: replay_recordings SCRATCH SECTION PATTERN OPTION...; run.txt, run.csv and
+# run.json lie in SCRATCH then. In there are links, so that the command in the files' headers names no folder.
+replay_recordings() {
+  local scratch=$1 section=$2 pattern=$3 recording traces=()
+  shift 3
+  while IFS= read -r recording; do
+    [[ -e $scratch/${recording##*/} ]] || ln -s -- "$recording" "$scratch/"
+    traces+=("${recording##*/}")
+  done < <(recordings | grep -e "$pattern")
+  (cd -- "$scratch" && "$lakebed" replay "${traces[@]}" "$@" --quiet --csv run.csv --json run.json >run.txt) || return
+  dated "$scratch/run.csv" "$section"
+}
+
+# Every policy over every recording. replay_into FOLDER NAME SECTION OPTION...
 replay_into() {
-  local folder=$1 name=$2 begin=$SECONDS traces
-  shift 2
-  mapfile -t traces < <(recordings)
-  if "$lakebed" replay "${traces[@]}" "$@" --quiet --csv "$folder/$name.csv" --json "$folder/$name.json" >"$folder/$name.txt"; then
+  local folder=$1 name=$2 section=$3 begin=$SECONDS scratch
+  shift 3
+  scratch=$(mktemp -d)
+  if replay_recordings "$scratch" "$section" . "$@"; then
+    { grep '^#' "$scratch/run.csv" && printf '\n' && cat "$scratch/run.txt"; } >"$folder/$name.txt"
+    mv -- "$scratch/run.csv" "$folder/$name.csv"
+    mv -- "$scratch/run.json" "$folder/$name.json"
     say "$name: $((SECONDS - begin)) s"
   else
     say "$name: failed with status $?"
     failed=1
   fi
+  rm -rf -- "$scratch"
 }
 
 # The recordings whose memory is drawn over their events.
@@ -63,6 +97,10 @@ plain_csv() { sed 's/"[^"]*"/quoted/g' -- "$1"; }
 source "$here/regenerate/device.sh"
 # shellcheck source=results/regenerate/simulated.sh
 source "$here/regenerate/simulated.sh"
+# shellcheck source=results/regenerate/faults.sh
+source "$here/regenerate/faults.sh"
+# shellcheck source=results/regenerate/aliasheap.sh
+source "$here/regenerate/aliasheap.sh"
 # shellcheck source=results/regenerate/gmlake.sh
 source "$here/regenerate/gmlake.sh"
 # shellcheck source=results/regenerate/tables.sh
@@ -87,7 +125,7 @@ section_torch() {
   rm -rf -- "$run"
 }
 
-sections=(vmm axes profile access alloc replay verify soak sim oom faults stress generated iterations gmlake_limits gmlake_variants gmlake_sim compare headline paper figures)
+sections=(vmm axes profile access alloc replay verify soak sim oom delays aliasheap minimalloc faults stress generated iterations gmlake_limits gmlake_variants gmlake_sim compare headline paper figures)
 mkdir -p -- "$out" || exit 2
 out=$(cd -- "$out" && pwd)
 (($#)) || set -- "${sections[@]}"

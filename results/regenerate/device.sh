@@ -63,10 +63,10 @@ section_alloc() {
   measure alloc_mixed bench alloc --seconds 1 --sizes mixed --live 256 --min 64KiB
 }
 
-section_replay() { replay_into "$out" replay -p "$policies" "${options[@]}"; }
+section_replay() { replay_into "$out" replay replay -p "$policies" "${options[@]}"; }
 
 # The same, every allocation filled with its own pattern and checked before its free.
-section_verify() { replay_into "$out" verify -p "$policies" "${options[@]}" --verify; }
+section_verify() { replay_into "$out" verify verify -p "$policies" "${options[@]}" --verify; }
 
 # Eight threads with random programs on the device, slow kernels in flight, every block compared: five minutes.
 section_soak() {

@@ -9,4 +9,4 @@ $at["trace"] !~ /\.pickle/ { next }
   if (traces == 1 || value < least[place]) least[place] = value
   util[place] += value; ms[place] += $at["driver_us"] / 1000; calls[place] += $at["driver_calls"]
 }
-END { for (i = 1; i <= count; i++) printf "%-40s %11.4f %11.4f %11.1f %12.0f\n", label[i], util[i] / traces, least[i], ms[i] / traces, calls[i] / traces }
+END { for (i = 1; i <= count; i++) printf "%-56s %11.4f %11.4f %11.1f %12.0f\n", label[i], util[i] / traces, least[i], ms[i] / traces, calls[i] / traces }

@@ -3,15 +3,18 @@
 
 # The smallest simulated device on which each policy serves each recording.
 section_oom() {
-  local traces run
+  local recording traces=() begin=$SECONDS run
   mkdir -p -- "$simulated"
   run=$(mktemp -d)
-  mapfile -t traces < <(recordings | grep '\.pickle')
-  if "$lakebed" oom "${traces[@]}" -p "$policies,$heavy" --quiet --csv "$run/oom.csv" >"$run/oom.txt"; then
-    printf '# program: %s, oom\n# driver: sim\n# date: %s\n# command: results/regenerate.sh oom\n' "$("$lakebed" --version)" "$(date -u +%F)" >"$run/head"
+  while IFS= read -r recording; do
+    ln -s -- "$recording" "$run/"
+    traces+=("${recording##*/}")
+  done < <(recordings | grep '\.pickle')
+  if (cd -- "$run" && "$lakebed" oom "${traces[@]}" -p "$policies,$heavy" --quiet --csv oom.csv >oom.txt); then
+    header oom 'NVIDIA H200, as small as it may be' sim oom >"$run/head"
     cat "$run/head" "$run/oom.csv" >"$simulated/oom.csv"
     cat "$run/head" "$run/oom.txt" >"$simulated/oom.txt"
-    say "oom: done"
+    say "oom: $((SECONDS - begin)) s"
   else
     say "oom: failed with status $?"
     failed=1
@@ -21,12 +24,65 @@ section_oom() {
 
 # The same on the simulated H200: needs no GPU. Timelines of three recordings too.
 section_sim() {
+  local run recording paths=()
   mkdir -p -- "$simulated"
-  replay_into "$simulated" replay -p "$policies,$heavy" --driver sim --no-host-timing
-  local recording paths=()
+  replay_into "$simulated" replay sim -p "$policies,$heavy" --driver sim --no-host-timing
+  run=$(mktemp -d)
   for recording in "${drawn[@]}"; do paths+=("$here/../workloads/bundled/$recording.pickle.xz"); done
-  "$lakebed" replay "${paths[@]}" -p "$policies,$heavy" --driver sim --quiet \
-    --timeline "$simulated/timeline.csv" --timeline-points 600 >/dev/null || failed=1
+  if "$lakebed" replay "${paths[@]}" -p "$policies,$heavy" --driver sim --quiet \
+    --timeline "$run/timeline.csv" --timeline-points 600 >/dev/null; then
+    { header replay 'NVIDIA H200' sim sim && cat "$run/timeline.csv"; } >"$simulated/timeline.csv"
+  else
+    failed=1
+  fi
+  rm -rf -- "$run"
+}
+
+# Recordings again where the device's work ends so many events after it was asked for: whether memory that is held, or the
+# driver's time, depends on it.
+delays=(0 1 20 200 2000)
+section_delays() {
+  local delay run begin=$SECONDS
+  mkdir -p -- "$simulated"
+  run=$(mktemp -d)
+  for delay in "${delays[@]}"; do
+    if ! replay_recordings "$run" delays '\.pickle' -p expandable,bfc,gmlake,aliasheap --driver sim --no-host-timing --event-delay "$delay"; then
+      say "delays: failed with status $?"
+      failed=1
+      break
+    fi
+    [[ -s $run/head ]] || grep '^#' "$run/run.csv" | grep -v '^# event_delay_events' >"$run/head"
+    [[ -s $run/columns ]] || sed -n '/^#/!{s/^/event_delay_events,/p;q}' "$run/run.csv" >"$run/columns"
+    sed -e '/^#/d' "$run/run.csv" | sed -e 1d -e "s/^/$delay,/" >>"$run/rows"
+  done
+  cat "$run/head" "$run/columns" "$run/rows" >"$simulated/event_delay.csv"
+  {
+    cat "$run/head"
+    printf '\n# Means over the recordings by the events after which work asked for has ended; driver time of all, and beside the first policy\n'
+    awk -F, -f "$here/regenerate/delays_table.awk" <(plain_csv "$simulated/event_delay.csv")
+  } >"$simulated/event_delay.txt"
+  say "delays: $((SECONDS - begin)) s"
+  rm -rf -- "$run"
+}
+
+# minimalloc's eleven cases, each known to fit 1 MiB, through the oracle. Its cases are not in the tree.
+section_minimalloc() {
+  local folder=${LAKEBED_MINIMALLOC:-$here/../../shared/public} run begin=$SECONDS
+  if [[ ! -e $folder/A.1048576.csv ]]; then
+    say "minimalloc: its cases are not in $folder; LAKEBED_MINIMALLOC names another folder"
+    return
+  fi
+  mkdir -p -- "$simulated"
+  run=$(mktemp -d)
+  ln -s -- "$(realpath -- "$folder")"/[A-K].1048576.csv "$run/"
+  if (cd -- "$run" && "$lakebed" replay [A-K].1048576.csv -p planned:precision=1MiB,effort=8000 --details --quiet --csv run.csv >run.txt); then
+    { grep '^#' "$run/run.csv" && printf '\n' && cat "$run/run.txt"; } >"$simulated/minimalloc.txt"
+    say "minimalloc: $((SECONDS - begin)) s"
+  else
+    say "minimalloc: failed with status $?"
+    failed=1
+  fi
+  rm -rf -- "$run"
 }
 
 # What gmlake does in each iteration of the recorded runs, by rule and option, and from which one on it has settled;
@@ -35,19 +91,17 @@ iterated=(gmlake gmlake:stitching=views gmlake:stitching=eager gmlake:variant=pu
   gmlake:frag_limit=128MiB gmlake:tolerance=16MiB gmlake:chunk=32MiB gmlake:stitch=after_growing gmlake:stitch_count=200
   gmlake:stitch_bytes=4GiB gmlake:cross_stream=wait aliasheap expandable bfc)
 section_iterations() {
-  local traces run
+  local run begin=$SECONDS
   mkdir -p -- "$simulated"
   run=$(mktemp -d)
-  mapfile -t traces < <(recordings | grep '\.pickle')
-  if ! "$lakebed" replay "${traces[@]}" "${iterated[@]/#/-p}" --driver sim --no-host-timing --quiet \
-    --csv "$run/runs.csv" --iterations="$run/measures.csv" >/dev/null; then
+  if ! replay_recordings "$run" iterations '\.pickle' "${iterated[@]/#/-p}" --driver sim --no-host-timing --iterations=measures.csv; then
     say "iterations: failed with status $?"
     failed=1
   else
-    { grep '^#' "$run/runs.csv" && printf '# date: %s\n# command: results/regenerate.sh iterations\n' "$(date -u +%F)"; } >"$run/head"
+    grep '^#' "$run/run.csv" >"$run/head"
     { cat "$run/head" && iterations_columns "$run/measures.csv"; } >"$simulated/iterations.csv"
     { cat "$run/head" && iterations_table "$simulated/iterations.csv"; } >"$simulated/iterations.txt"
-    say "iterations: done"
+    say "iterations: $((SECONDS - begin)) s"
   fi
   rm -rf -- "$run"
 }
@@ -106,6 +160,7 @@ section_generated() {
     return
   fi
   if (cd -- "$scratch" && {
+    header 'trace compare' 'NVIDIA H200' sim generated
     printf '# Traces of trace generate finetune beside recordings of the same trainings, on the simulated H200\n'
     cat head
     printf '\n## All\n\n'
@@ -113,7 +168,8 @@ section_generated() {
     printf '\n## Strategies of OPT-1.3B on four ranks\n\n'
     "$lakebed" trace compare --quiet -p bfc,expandable,gmlake,aliasheap "${strategies[@]}"
   } >generated.txt && "$lakebed" trace compare --quiet -p bfc,expandable,gmlake,aliasheap --csv generated.csv "${pairs[@]}" >/dev/null); then
-    cp -- "$scratch/generated.txt" "$scratch/generated.csv" "$simulated/"
+    cp -- "$scratch/generated.txt" "$simulated/"
+    { header 'trace compare' 'NVIDIA H200' sim generated && grep -v '^# ' "$scratch/generated.csv"; } >"$simulated/generated.csv"
     say "generated: $((${#pairs[@]} / 2)) recordings"
   else
     say "generated: failed"
@@ -130,19 +186,6 @@ section_paper() {
     say "paper: $((SECONDS - begin)) s"
   else
     say "paper: failed with status $?"
-    failed=1
-  fi
-}
-
-# What becomes of every driver call that fails, over the bundled traces and random programs. Needs no GPU.
-section_faults() {
-  local begin=$SECONDS
-  mkdir -p -- "$simulated"
-  if (cd -- "$here/.." && "$lakebed" faults --pairs --events 200 --random 3 --quiet --csv results/sim/faults.csv edge loguniform_1B_1G multi_stream \
-    opt-1.3b-LR-b16-s1024-w1-v1 opt-1.3b-LR-b16-s512-w4-v0-i8 opt-1.3b-N-b8-s512-w4-v1 sawtooth_seq >results/sim/faults.txt); then
-    say "faults: $((SECONDS - begin)) s"
-  else
-    say "faults: failed with status $?"
     failed=1
   fi
 }

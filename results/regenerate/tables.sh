@@ -22,6 +22,9 @@ section_headline() {
 section_compare() {
   [[ -s $out/replay.csv && -s $simulated/replay.csv ]] || { say "compare: needs the sections replay and sim"; return; }
   {
+    header compare "$(sed -n 's/^# device: //p' "$out/replay.csv"); simulated: $(sed -n 's/^# device: //p' "$simulated/replay.csv")" \
+      "$(sed -n 's/^# source: //p' "$out/replay.csv"); sim" compare
+    sed -n 's/^# date: /# measured: /p' "$out/replay.csv"
     printf '# Driver time measured, and as the simulated device charges it; reserved peaks and call counts of both\n'
     awk -F, -f "$here/regenerate/compare.awk" <(plain_csv "$out/replay.csv") <(plain_csv "$simulated/replay.csv")
   } >"$out/model.txt"
