@@ -77,6 +77,8 @@ typedef struct paper_table {
 
 /* Writes FOLDER/NAME.csv and FOLDER/NAME.json, each with what made it. A row lacks what it does not know. */
 bool paper_table_write(const paper_table *table, const paper_settings *settings);
+/* The same lines about what made it, before a text. */
+void paper_text_begin(const char *title, const paper_settings *settings, FILE *stream);
 
 /* Table 2 and Figures 3, 4 and 10 to 13, as far as they were asked for, and with all of them every workload
  * (cells.csv). */

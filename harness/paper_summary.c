@@ -206,6 +206,7 @@ static bool print(const paper_results *results, FILE *stream) {
 bool paper_write_summary(const paper_results *results) {
   char *path = sweep_path(results->settings->folder, "summary.txt");
   FILE *stream = path ? output_open(path) : NULL;
+  if (stream) paper_text_begin("every policy over the workloads", results->settings, stream);
   bool written = stream && print(results, stream);
   written = stream && output_close(stream, path, written) && write_table(results);
   free(path);

@@ -14,7 +14,7 @@ typedef struct provenance {
   const char *key, *value;
 } provenance;
 
-enum { PROVENANCE_LINES = 7 };
+enum { PROVENANCE_LINES = 8 };
 
 static void describe(const paper_table *table, const paper_settings *settings, const char *date,
                      provenance lines[PROVENANCE_LINES]) {
@@ -22,6 +22,7 @@ static void describe(const paper_table *table, const paper_settings *settings, c
       {"program", "lakebed " PROGRAM_VERSION ", paper"},
       {"title", table->title},
       {"device", settings->device_name},
+      {"driver", "sim"},
       {"capacity", settings->capacity},
       {"latencies", settings->latency_source},
       {"date", date},
@@ -36,10 +37,14 @@ static void write_value(FILE *stream, const json_t *value) {
   if (json_is_real(value)) fprintf(stream, "%.4f", json_real_value(value));
 }
 
+static void print_provenance(const provenance *lines, FILE *stream) {
+  for (size_t i = 0; i < PROVENANCE_LINES; i++) fprintf(stream, "# %s: %s\n", lines[i].key, lines[i].value);
+}
+
 static bool write_csv(const paper_table *table, const provenance *lines, const char *path) {
   FILE *stream = output_open(path);
   if (!stream) return false;
-  for (size_t i = 0; i < PROVENANCE_LINES; i++) fprintf(stream, "# %s: %s\n", lines[i].key, lines[i].value);
+  print_provenance(lines, stream);
   for (size_t i = 0; table->columns[i]; i++) fprintf(stream, "%s%s", i ? "," : "", table->columns[i]);
   fputc('\n', stream);
   size_t row;
@@ -83,4 +88,13 @@ bool paper_table_write(const paper_table *table, const paper_settings *settings)
   free(csv);
   free(json);
   return written;
+}
+
+void paper_text_begin(const char *title, const paper_settings *settings, FILE *stream) {
+  char date[OPTION_DATE_TEXT];
+  option_date(date);
+  provenance lines[PROVENANCE_LINES];
+  describe(&(paper_table){.title = title}, settings, date, lines);
+  print_provenance(lines, stream);
+  fputc('\n', stream);
 }

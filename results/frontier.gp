@@ -22,8 +22,8 @@ set nokey
 frontier(best, util) = best == 1 ? util : NaN
 ordinary(oracle, util) = oracle == 0 ? util : NaN
 hollow(oracle, util) = oracle == 1 ? util : NaN
-# Names of two that lie close to others are written below the point.
-is_low(policy) = policy eq 'async' || policy eq 'aliasheap'
+# Some lie close to each other: aliasheap's name stands on the left, gmlake's on the right, async's below; the others' above.
+side(policy) = policy eq 'aliasheap' ? 1 : policy eq 'gmlake' ? 2 : policy eq 'async' ? 3 : 0
 named(policy, oracle) = oracle == 1 ? policy.' (oracle)' : policy
 set datafile missing NaN
 set multiplot layout 1,2 title heading noenhanced margins 0.07,0.98,0.15,0.86 spacing 0.08,0.1
@@ -34,6 +34,9 @@ do for [panel in 'recordings all'] {
   plot sprintf("< awk -F, '$4 == 1' '%s'", data) using 3:2 with lines linewidth 2 linecolor rgb '#d55e00', \
        data using 3:(ordinary($5, $2)) with points pointtype 7 pointsize 1.2 linecolor rgb '#0072b2', \
        data using 3:(hollow($5, $2)) with points pointtype 6 pointsize 1.5 linewidth 2 linecolor rgb '#0072b2', \
-       for [low = 0:1] data using 3:(is_low(strcol(1)) == low ? $2 : NaN):(named(strcol(1), $5)) with labels left offset 0.8,(low ? -0.8 : 0.7) noenhanced
+       data using 3:(side(strcol(1)) == 0 ? $2 : NaN):(named(strcol(1), $5)) with labels left offset 0.8,0.7 noenhanced, \
+       data using 3:(side(strcol(1)) == 1 ? $2 : NaN):(named(strcol(1), $5)) with labels right offset -0.8,0 noenhanced, \
+       data using 3:(side(strcol(1)) == 2 ? $2 : NaN):(named(strcol(1), $5)) with labels left offset 0.8,0 noenhanced, \
+       data using 3:(side(strcol(1)) == 3 ? $2 : NaN):(named(strcol(1), $5)) with labels right offset 0.6,-0.8 noenhanced
 }
 unset multiplot

@@ -56,6 +56,8 @@ def check_tests():
             "//vmm:profiles",
             "//workloads:bundled",
         ]
+        if layer == "tests":
+            data = data + ["//results"]
         if layer == "harness":
             data = data + [
                 ":report_browser.py",

@@ -125,6 +125,8 @@ START_TEST(the_summary_compares_what_both_serve) {
   }
   ck_assert(paper_write_summary(&results));
   char *text = read_in(where, "summary.txt");
+  ck_assert_has(text, "# driver: sim\n");
+  ck_assert_has(text, "\n# date: ");
   /* 0.8 and 0.5 become 1.0 and 0.667; 10 and 20 GiB less. */
   ck_assert_has(text,
                 "fragmentation 18.3 points less on average, 20.0 at most; 15.0 GiB less reserved on average, "

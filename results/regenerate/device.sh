@@ -17,7 +17,10 @@ section_axes() {
       failed=1
       return
     fi
-    [[ -s $scratch/head ]] || grep '^#' "$scratch/run.csv" | grep -E '^# (program|device|driver|date):' >"$scratch/head"
+    [[ -s $scratch/head ]] || {
+      grep -E '^# (program|device|driver|date):' "$scratch/run.csv"
+      printf '# command: results/regenerate.sh axes\n'
+    } >"$scratch/head"
     sed -n "s/^# command: /# run $label: /p" "$scratch/run.csv" >>"$scratch/head"
     [[ -s $scratch/columns ]] || sed -n '/^#/!{s/^/run,/p;q}' "$scratch/run.csv" >"$scratch/columns"
     sed -e '/^#/d' "$scratch/run.csv" | sed -e 1d -e "s/^/$label,/" >>"$scratch/rows"
