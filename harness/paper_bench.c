@@ -14,7 +14,7 @@
 /* A row's fields, none of which is quoted, as an object. NULL: no memory. */
 static json_t *row_object(const char *header, const char *line) {
   json_t *row = json_object();
-  while (row && *header && *line) {
+  while (row && *header) { /* an empty last field has no bytes */
     size_t name = strcspn(header, ","), length = strcspn(line, ",");
     char *value = strndup(line, length), *end;
     if (!value) break;

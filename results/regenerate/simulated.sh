@@ -182,7 +182,7 @@ section_generated() {
 section_paper() {
   local begin=$SECONDS
   # In the folder itself, so that the command in the files' headers names no other.
-  if (cd -- "$here" && "$lakebed" paper --quiet -o paper >/dev/null); then
+  if (cd -- "$here" && LAKEBED_ROOT=$(realpath -- "$here/..") "$lakebed" paper --quiet -o paper >/dev/null); then
     say "paper: $((SECONDS - begin)) s"
   else
     say "paper: failed with status $?"
