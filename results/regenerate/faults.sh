@@ -15,6 +15,7 @@ behind|what stitches, 200 events from the 5,000th on|--pairs --skip 5000 --event
 later|what stitches, 300 events from the 8,000th on|--pairs --skip 8000 --events 300 --random 0 -p expandable,gmlake,aliasheap $faults_recorded
 settled|what stitches, 300 events from the 30,000th on|--pairs --skip 30000 --events 300 --random 0 -p gmlake,aliasheap opt-1.3b-LR-b16-s512-w4-v0-i8.pickle.xz
 options|options with which much is stitched and dropped, random programs|--pairs --random 6 --seed 4 -p $faults_stitching
+windows|a single window, so that it is evicted, random programs|--pairs --random 30 --seed 10 -p $faults_tuned,windows=1
 short|a device that is nearly too small, random programs|--pairs --capacity 64MiB --random 6 --seed 4 -p gmlake,aliasheap
 near|near the device's end, one failure|--events 20000 --capacity 6800MiB --random 0 -p aliasheap opt-1.3b-LR-b16-s512-w4-v0-i8.pickle.xz
 near_pairs|near the device's end, every tenth failure|--pairs --part 1/10 --events 20000 --capacity 6800MiB --random 0 -p aliasheap opt-1.3b-LR-b16-s512-w4-v0-i8.pickle.xz
