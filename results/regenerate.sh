@@ -101,6 +101,8 @@ source "$here/regenerate/simulated.sh"
 source "$here/regenerate/faults.sh"
 # shellcheck source=results/regenerate/aliasheap.sh
 source "$here/regenerate/aliasheap.sh"
+# shellcheck source=results/regenerate/loads.sh
+source "$here/regenerate/loads.sh"
 # shellcheck source=results/regenerate/gmlake.sh
 source "$here/regenerate/gmlake.sh"
 # shellcheck source=results/regenerate/tables.sh
@@ -125,7 +127,7 @@ section_torch() {
   rm -rf -- "$run"
 }
 
-sections=(vmm axes profile access alloc replay verify soak sim oom delays aliasheap minimalloc faults stress generated iterations gmlake_limits gmlake_variants gmlake_sim compare headline paper figures)
+sections=(vmm axes profile access alloc replay verify soak sim oom delays aliasheap loads minimalloc faults stress generated iterations gmlake_limits gmlake_variants gmlake_sim compare headline paper figures)
 mkdir -p -- "$out" || exit 2
 out=$(cd -- "$out" && pwd)
 (($#)) || set -- "${sections[@]}"
