@@ -71,7 +71,9 @@ typedef struct alias_settings {
   uint64_t windows_limit;
   double waste_high, waste_live, waste_low; /* growth rules for medium requests */
   bool edges;                               /* handles may serve two addresses at a time */
-  bool prefer_clean;                        /* a hole that needs no wait comes before a lower one */
+  double split_below, split_tight; /* shares of the limit that are left: from here on handles are split */
+  uint64_t split_least;            /* where so many granules are set free, half of it when tight */
+  bool prefer_clean;               /* a hole that needs no wait comes before a lower one */
 } alias_settings;
 
 typedef struct alias_heap {

@@ -4,21 +4,21 @@
 
 #include "policies/alias_heap.h"
 
-/* Shares of the limit that are left: below the first handles are split, below the second for less. */
-static const double pressed_share = 0.3, tight_share = 0.1;
-
+/* Is less than this share of the limit left? */
 static bool room_below(const alias_heap *heap, double share) {
+  if (share <= 0) return false;
   const pool_heap *pool = &heap->base.heap;
   const uint64_t most = pool->limit < pool->device_bytes ? pool->limit : pool->device_bytes;
   const uint64_t held = pool->statistics.reserved_bytes.current;
   return held >= most || (double)(most - held) < share * (double)most;
 }
 
-bool alias_pressed(const alias_heap *heap) { return room_below(heap, pressed_share); }
+bool alias_pressed(const alias_heap *heap) { return room_below(heap, heap->settings.split_below); }
 
 /* A split is a handle of its own for the rest of its life: what it sets free has to be worth that. */
 static uint64_t least_worth(const alias_heap *heap) {
-  return (room_below(heap, tight_share) ? 2 : 4) * heap->base.heap.granularity;
+  const uint64_t least = heap->settings.split_least;
+  return (room_below(heap, heap->settings.split_tight) ? least / 2 : least) * heap->base.heap.granularity;
 }
 
 /* Is all of the handle free, and has the host seen the end of all work on it? */
