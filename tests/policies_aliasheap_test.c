@@ -161,10 +161,10 @@ END_TEST
 #define COARSE "handle_start=16MiB,start_share=1,handle_least=16MiB,handle_edge=16MiB,handle_limit=16MiB"
 #define COARSE_BY_HAND "aliasheap:huge=12MiB,small_job=0,medium=1GiB,keep=0,near=0,settled=0," COARSE
 
-static policies_fixture open_full(uint64_t delay, vmm_address *blocks) {
+static policies_fixture open_full(const char *spec, uint64_t delay, vmm_address *blocks) {
   policies_fixture fixture;
-  policies_fixture_open(
-      &fixture, &(policies_fixture_options){.spec = COARSE_BY_HAND, .limit = 96 * MIB, .event_delay = delay});
+  policies_fixture_open(&fixture,
+                        &(policies_fixture_options){.spec = spec, .limit = 96 * MIB, .event_delay = delay});
   for (int i = 0; i < 6; i++) blocks[i] = policies_alloc(&fixture, 16 * MIB, 0);
   for (int i = 0; i < 6; i += 2) policies_free(&fixture, blocks[i]);
   return fixture;
@@ -172,7 +172,7 @@ static policies_fixture open_full(uint64_t delay, vmm_address *blocks) {
 
 START_TEST(splits_near_the_limit) {
   vmm_address blocks[6];
-  policies_fixture fixture = open_full(0, blocks);
+  policies_fixture fixture = open_full(COARSE_BY_HAND, 0, blocks);
   ck_assert_uint_eq(policies_alloc(&fixture, 8 * MIB, 0), blocks[0]);
   ck_assert_uint_eq(policies_alloc(&fixture, 10 * MIB, 0), blocks[2]);
   ck_assert_uint_eq(policies_counter(&fixture, "handles_count"), 8);
@@ -193,10 +193,29 @@ START_TEST(splits_near_the_limit) {
 }
 END_TEST
 
+START_TEST(splits_as_the_options_say) {
+  static const struct {
+    const char *spec;
+    uint64_t handles;
+  } cases[] = {{COARSE_BY_HAND ",split_below=0", 6},
+               /* 4 granules are set free; the limit is reached, so that half of split_least is asked for. */
+               {COARSE_BY_HAND ",split_least=8", 7},
+               {COARSE_BY_HAND ",split_least=10", 6},
+               {COARSE_BY_HAND ",split_least=8,split_tight=0", 6}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    vmm_address blocks[6];
+    policies_fixture fixture = open_full(cases[i].spec, 0, blocks);
+    ck_assert_uint_eq(policies_alloc(&fixture, 8 * MIB, 0), blocks[0]);
+    ck_assert_uint_eq(policies_counter(&fixture, "handles_count"), cases[i].handles);
+    policies_fixture_close(&fixture);
+  }
+}
+END_TEST
+
 /* What the device may still be working on is not unmapped. */
 START_TEST(splits_nothing_in_use) {
   vmm_address blocks[6];
-  policies_fixture fixture = open_full(1000, blocks);
+  policies_fixture fixture = open_full(COARSE_BY_HAND, 1000, blocks);
   ck_assert_uint_eq(policies_alloc(&fixture, 8 * MIB, 0), blocks[0]);
   ck_assert_uint_eq(policies_calls(&fixture, VMM_CALL_UNMAP), 0);
   ck_assert_uint_eq(policies_counter(&fixture, "handles_count"), 6);
@@ -211,7 +230,7 @@ START_TEST(survives_a_split_that_fails) {
                                    VMM_CALL_SET_ACCESS};
   for (uint64_t number = 1; number <= 2; number++) {
     vmm_address blocks[6];
-    policies_fixture fixture = open_full(0, blocks);
+    policies_fixture fixture = open_full(COARSE_BY_HAND, 0, blocks);
     vmm_sim_fail(fixture.sim, calls[_i], number, VMM_OUT_OF_MEMORY);
     vmm_address block = policies_alloc(&fixture, 8 * MIB, 0);
     policies_fixture_check(&fixture, "a call of the split was refused");
@@ -362,6 +381,7 @@ static Suite *aliasheap_suite(void) {
   tcase_add_test(by_hand, leaves_what_a_stitch_was_short_of);
   tcase_add_test(by_hand, stitches_before_it_fails);
   tcase_add_test(by_hand, splits_near_the_limit);
+  tcase_add_test(by_hand, splits_as_the_options_say);
   tcase_add_test(by_hand, splits_nothing_in_use);
   tcase_add_loop_test(by_hand, survives_a_split_that_fails, 0, 5);
   suite_add_tcase(suite, by_hand);
