@@ -1,6 +1,10 @@
+#define _GNU_SOURCE
+
 #include "harness/output_file.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -77,11 +81,43 @@ void output_abandon(FILE *stream, const char *path) {
   fclose(stream);
 }
 
+/* Where a file would be made that is not there: links that lead nowhere are followed. NULL when they never
+ * end, or the folder is not there. */
+static char *place_of(const char *path) {
+  char at[PATH_MAX], target[PATH_MAX], folder[PATH_MAX + 2];
+  if (snprintf(at, sizeof at, "%s", path) >= (int)sizeof at) return NULL;
+  for (int links = 0; links < 40; links++) {
+    const char *slash = strrchr(at, '/');
+    const char *name = slash ? slash + 1 : at;
+    const int length = (int)(name - at);
+    ssize_t bytes = readlink(at, target, sizeof target - 1);
+    if (bytes < 0) {
+      snprintf(folder, sizeof folder, "%.*s.", length, at);
+      char *whole = realpath(folder, NULL), *place = NULL;
+      if (whole && asprintf(&place, "%s/%s", whole, name) < 0) place = NULL;
+      free(whole);
+      return place;
+    }
+    target[bytes] = '\0';
+    if (snprintf(folder, sizeof folder, "%.*s%s", target[0] == '/' ? 0 : length, at, target) >=
+        (int)sizeof at)
+      return NULL;
+    memcpy(at, folder, sizeof at);
+  }
+  return NULL;
+}
+
 bool output_same_file(const char *left, const char *right) {
   struct stat first, second;
   bool exists = stat(left, &first) == 0;
   if (exists && !S_ISREG(first.st_mode)) return false;
   if (strcmp(left, right) == 0) return strcmp(left, "-") != 0;
-  return exists && stat(right, &second) == 0 && first.st_dev == second.st_dev &&
-         first.st_ino == second.st_ino;
+  if (exists || stat(right, &second) == 0)
+    return exists && stat(right, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
+  char *one = place_of(left), *other = place_of(right);
+  const bool same = one && other && strcmp(one, other) == 0;
+  free(one);
+  free(other);
+  return same;
 }

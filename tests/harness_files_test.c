@@ -57,6 +57,28 @@ START_TEST(an_output_has_its_name_when_it_is_whole) {
 }
 END_TEST
 
+/* The file that a link leads to is not there yet: still one file for two results. */
+START_TEST(links_that_lead_nowhere_name_their_target) {
+  char *trace = write_test_file("trace.txt", TRACE), *target = test_path("yet_to_be.txt");
+  char *link = test_path("dangling.txt"), *further = test_path("further.txt");
+  ck_assert_int_eq(symlink("yet_to_be.txt", link), 0);
+  ck_assert_int_eq(symlink(link, further), 0);
+  const char *const pairs[][2] = {{target, link}, {link, target}, {further, link}, {target, further}};
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+    program_run run = run_expecting(EXIT_STATUS_USAGE, "replay", "-q", "--policy", "bfc", "--json",
+                                    pairs[i][0], "--csv", pairs[i][1], trace);
+    program_run_free(&run);
+    ck_assert_int_ne(access(target, F_OK), 0);
+  }
+  unlink(further);
+  unlink(link);
+  free(further);
+  free(link);
+  free(target);
+  free(trace);
+}
+END_TEST
+
 START_TEST(links_and_devices_stay) {
   char *target = write_test_file("target.txt", BEFORE), *link = test_path("link.txt");
   char *trace = write_test_file("linked.txt", TRACE);
@@ -268,6 +290,7 @@ static Suite *files_suite(void) {
   Suite *suite = suite_create("files");
   TCase *outputs = tcase_create("outputs");
   tcase_add_test(outputs, an_output_has_its_name_when_it_is_whole);
+  tcase_add_test(outputs, links_that_lead_nowhere_name_their_target);
   tcase_add_test(outputs, links_and_devices_stay);
   tcase_add_test(outputs, refused_outputs_change_nothing);
   tcase_add_test(outputs, help_names_the_outputs_of_each_command);
