@@ -109,12 +109,11 @@ static char *place_of(const char *path) {
 
 bool output_same_file(const char *left, const char *right) {
   struct stat first, second;
-  bool exists = stat(left, &first) == 0;
-  if (exists && !S_ISREG(first.st_mode)) return false;
+  const bool left_exists = stat(left, &first) == 0, right_exists = stat(right, &second) == 0;
+  if (left_exists && !S_ISREG(first.st_mode)) return false;
   if (strcmp(left, right) == 0) return strcmp(left, "-") != 0;
-  if (exists || stat(right, &second) == 0)
-    return exists && stat(right, &second) == 0 && first.st_dev == second.st_dev &&
-           first.st_ino == second.st_ino;
+  if (left_exists && right_exists) return first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+  if (left_exists || right_exists) return false;
   char *one = place_of(left), *other = place_of(right);
   const bool same = one && other && strcmp(one, other) == 0;
   free(one);

@@ -8,7 +8,7 @@ Parts, the most telling first, with the seconds that each takes on one H200 (fsd
   more       20 steps of three more models and strategies under 8 allocators                   440
   recorded   traces of two runs under our policies, to be replayed; side by side                50
   uncached   OPT-1.3B without any caching                                                       90
-  checks     allocation_checks.py under 8 allocators, side by side                              20
+  checks     allocation_checks.py under 8 allocators, one after another                         95
   others     throughput of the other allocators                                                140
 Without any: all.
 """
